@@ -196,7 +196,7 @@ impl World {
             while let Some(output) = node.poll_output() {
                 let Output::Send(transmit) = output else { continue };
                 let msg = transmit.msg;
-                if let Err(fault) = lo.send(*now, transmit, heap) {
+                if let Err(fault) = lo.send(*now, &transmit, heap) {
                     node.tx_refused(*now, msg, fault);
                 }
                 more = true;

@@ -153,7 +153,7 @@ impl World {
                     node.tx_done(*now, msg, Ok(()));
                 } else if refuses.as_mut().is_some_and(|refuses| refuses(&transmit)) {
                     node.tx_refused(*now, msg, REFUSED);
-                } else if let Err(fault) = lo.send(*now, transmit, heap) {
+                } else if let Err(fault) = lo.send(*now, &transmit, heap) {
                     node.tx_refused(*now, msg, fault);
                 }
                 more = true;

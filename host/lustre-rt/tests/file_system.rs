@@ -137,6 +137,7 @@ fn visit(ip: &str) -> (Vec<(String, FileKind, u64)>, Vec<u8>) {
         fsname: "lfs".to_owned(),
         client: format!("visitor-{ip}"),
         who: Default::default(),
+        access: Default::default(),
         limit: Duration::from_secs(60),
     };
     wait(async {
@@ -162,8 +163,7 @@ fn visit(ip: &str) -> (Vec<(String, FileKind, u64)>, Vec<u8>) {
 
 #[test]
 fn what_a_client_has_made_is_listed_and_read_also_after_a_restart_of_the_server() {
-    let dir = std::env::temp_dir().join(format!("ulnet-file-system-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&dir);
+    let dir = fresh::path("file-system");
     let bytes: Vec<u8> = (0..500_000u32).map(|i| (i / 7 % 251) as u8).collect();
     let (server, rpc) = serve(&dir);
     make(&bytes);

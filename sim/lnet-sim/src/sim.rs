@@ -505,7 +505,7 @@ impl<F: Fabric> Sim<F> {
             Output::Send(ref t) if Some(t.ni) == lo => {
                 let host = &mut self.hosts[n];
                 let (local, msg) = (host.clock.local(self.now), t.msg);
-                if let Err(fault) = host.lo.send(local, t.clone(), &host.mem) {
+                if let Err(fault) = host.lo.send(local, t, &host.mem) {
                     host.node.tx_refused(local, msg, fault);
                 }
                 true

@@ -17,8 +17,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-files-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
+        let dir = fresh::path(name);
         fs::create_dir_all(dir.join("fs")).unwrap();
         Self(dir)
     }

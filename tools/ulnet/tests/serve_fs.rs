@@ -13,8 +13,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ulnet-fs-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
+        let dir = fresh::path(name);
         std::fs::create_dir_all(&dir).unwrap();
         Self(dir)
     }

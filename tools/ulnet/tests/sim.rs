@@ -86,7 +86,7 @@ fn a_swarm_says_what_it_played_and_finds_out_first_whether_it_can_write() {
 
 #[test]
 fn paper_writes_a_page_with_its_tables_and_time_lines() {
-    let dir = std::env::temp_dir().join(format!("ulnet-sim-paper-{}", std::process::id()));
+    let dir = fresh::path("paper");
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("paper.html");
     let html = ["--html", file.to_str().unwrap()];

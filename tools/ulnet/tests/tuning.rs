@@ -142,7 +142,7 @@ fn advice_is_proven_by_a_play_with_and_without_it_whose_seed_repeats_it() {
     let line = |values: &str| {
         let of = |l: &&str| l.starts_with("the network stands still for 1") && l.contains(values);
         // That of the span, behind the one of 15 s.
-        text.lines().filter(of).last().unwrap().to_owned()
+        text.lines().rfind(of).unwrap().to_owned()
     };
     let evicted = |line: &str| {
         let rest = line.split(", ").nth(1).unwrap();

@@ -370,6 +370,7 @@ impl Shell<'_> {
                     self.works.push(post.work);
                 }
                 Output::Map { map, .. } => self.maps.push(map),
+                Output::Scatter { map, .. } => assert!(self.maps.contains(&map)),
                 Output::Event(Event::Header { rx, .. }) => self.rxs.push(rx.id),
                 Output::Event(Event::RxGone { rx }) => self.rxs.retain(|r| *r != rx),
                 Output::Event(Event::TxDone { msg, .. }) => {

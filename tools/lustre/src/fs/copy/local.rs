@@ -185,8 +185,7 @@ mod tests {
     use super::*;
 
     fn scratch(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("ulnet-cp-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
+        let path = fresh::path(name);
         std::fs::create_dir_all(&path).unwrap();
         path
     }
