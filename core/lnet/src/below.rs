@@ -83,6 +83,8 @@ pub enum Doubt {
     /// It was silent and answers again, or takes several times as long as one that is merely shaky: it
     /// has yet to prove itself.
     Unproven,
+    /// It carries far less than it did (drivers that measure that), until it has carried a load.
+    Slow,
     /// What was sent has not been acknowledged, or a connection attempt not answered, for longer
     /// than either should take.
     Silent,
@@ -95,6 +97,7 @@ impl Doubt {
             Self::None => "none",
             Self::Shaky => "shaky",
             Self::Unproven => "unproven",
+            Self::Slow => "slow",
             Self::Silent => "silent",
         }
     }

@@ -105,7 +105,7 @@ pub struct RailSnapshot {
     /// The peer's.
     #[serde(with = "text::nid")]
     pub peer: Nid,
-    /// How grave it is: `shaky`, `unproven` or `silent`.
+    /// How grave it is: `shaky`, `unproven`, `slow` or `silent`.
     pub doubt: String,
     /// For how long, milliseconds.
     pub for_ms: u64,

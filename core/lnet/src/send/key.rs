@@ -271,7 +271,7 @@ impl Shown for Doubted {
         match (self.least, self.around) {
             (Doubt::None, 0) => None,
             (Doubt::None, n) => Some(format!("nearby ({n})")),
-            (Doubt::Unproven, _) => Some("unproven".to_owned()),
+            (doubt @ (Doubt::Unproven | Doubt::Slow), _) => Some(doubt.name().to_owned()),
             (Doubt::Shaky | Doubt::Silent, _) => Some("yes".to_owned()),
         }
     }

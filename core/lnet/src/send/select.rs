@@ -167,7 +167,7 @@ fn has_better_rail(t: Tables<'_>, r: &Request<'_>, peer: &Peer, src: Nid) -> boo
 pub(crate) fn silent(t: Tables<'_>, own: &[NiId], theirs: &[PeerNiId]) -> Doubted {
     match least(t, own, theirs) {
         Doubt::Silent => Doubted { least: Doubt::Silent, around: 0 },
-        Doubt::None | Doubt::Shaky | Doubt::Unproven => Doubted::default(),
+        Doubt::None | Doubt::Shaky | Doubt::Unproven | Doubt::Slow => Doubted::default(),
     }
 }
 

@@ -527,8 +527,9 @@ fn weather(seed: u64) {
         match rng.below(8) {
             0..=2 => {
                 let (a, b) = (rng.below(2) as usize, rng.below(2) as usize);
-                let doubt = [Doubt::None, Doubt::Shaky, Doubt::Unproven, Doubt::Silent]
-                    [rng.below(4) as usize];
+                let doubt =
+                    [Doubt::None, Doubt::Shaky, Doubt::Unproven, Doubt::Slow, Doubt::Silent]
+                        [rng.below(5) as usize];
                 doubts.insert((a, b), doubt);
                 w.doubt(0, A[a], B[b], doubt);
             }

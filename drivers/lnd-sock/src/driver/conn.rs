@@ -12,6 +12,7 @@ use crate::peer::{ConnKey, PeerKey};
 use crate::proto::conn::{Inbox, Outbox, Stage};
 use crate::proto::frame::FrameRx;
 use crate::proto::kinds::Kind;
+use crate::proto::load::Run;
 use crate::proto::retained::Retained;
 use crate::proto::sink::Inbound;
 use crate::proto::txq::TxQueue;
@@ -93,8 +94,8 @@ pub(super) struct Up {
     /// Bytes written, and how many of them were acknowledged when last looked at.
     pub(super) written: u64,
     pub(super) acked: u64,
-    /// The last look at the rail at which something was on the way, and what was acknowledged then.
-    pub(super) looked: Option<(Instant, u64)>,
+    /// The looks at the rail since something has been on the way.
+    pub(super) run: Run,
     /// What was written and is not acknowledged, towards a peer that recognizes duplicates.
     pub(super) retained: Option<Box<Retained>>,
     /// The age of what is on the way, and what of it is lost.

@@ -18,6 +18,7 @@ use crate::proto::conn::{Cut, CutStep, Fed, Inbox, Outbox, cut_short, hello_byte
 use crate::proto::frame::FrameRx;
 use crate::proto::hello::{Judged, Known, Own, Reached, judge_active, judge_passive, passive_kind};
 use crate::proto::kinds::Kind;
+use crate::proto::load::Run;
 use crate::proto::txq::TxQueue;
 use crate::proto::watch::{Loss, Mark, Seen};
 use crate::stats::{Refusal, Traffic};
@@ -380,7 +381,7 @@ impl<S: Streams> SockDriver<S> {
             rx_deadline: Instant::FAR_FUTURE,
             tx: TxQueue::new(version),
             retained: None,
-            looked: None,
+            run: Run::default(),
             blocked: false,
             tx_deadline: Instant::FAR_FUTURE,
             patience: Duration::ZERO,

@@ -15,7 +15,7 @@ use super::conn::{Conn, Phase, Up};
 use super::{SockDriver, Timer};
 use crate::peer::{ConnKey, Peer, PeerKey};
 use crate::proto::kinds::Load;
-use crate::proto::load::{BURST, Burst};
+use crate::proto::load::{BURST, Burst, Run};
 use crate::proto::watch::{Seen, waits_for_receiver};
 use crate::streams::Streams;
 use crate::tunables::{Suspicion, TimeLimits};
@@ -202,21 +202,25 @@ impl<S: Streams> SockDriver<S> {
         let state = self.conns.get_mut(key)?.up_mut()?;
         if state.tx_deadline == Instant::FAR_FUTURE {
             state.mark.clear();
-            state.looked = None;
+            state.run = Run::default();
             return None;
         }
         let before = state.acked;
+        let look = self.look_interval(limits);
         self.note_progress(now, key);
         let conn = self.conns.get_mut(key)?;
         let stream = conn.stream;
         let state = conn.up_mut()?;
         let progress = state.acked > before;
         let (acked, key) = (state.acked, state.peer);
-        if let Some((at, before)) = state.looked.replace((now, acked))
-            && let Some(peer) = self.peers.get_mut(key)
-            && peer.watch.doubt() == Doubt::None
-        {
-            peer.pace.saw(acked.saturating_sub(before), now.saturating_since(at));
+        let (moved, time) = state.run.look(now, acked, state.written);
+        if let Some(peer) = self.peers.get_mut(key) {
+            if peer.watch.doubt() == Doubt::None {
+                peer.pace.saw(moved, time);
+            }
+            if let Some(carries) = state.run.judge(limits.after, burst_limit(limits, look, peer)) {
+                peer.watch.in_use(carries);
+            }
         }
         let age = state.mark.age(now, state.acked, state.written);
         let Some(transport) = self.streams.transport(stream) else {
@@ -233,6 +237,7 @@ impl<S: Streams> SockDriver<S> {
             // All that was sent is acknowledged, so what comes now is as new as this look.
             state.mark.clear();
             state.mark.wrote(now, state.written);
+            state.run.begin();
         }
         Some(limits.judge(&transport, age, loses, progress, probation))
     }
@@ -282,8 +287,7 @@ impl<S: Streams> SockDriver<S> {
         let look = self.look_interval(limits);
         let Some(peer) = self.peers.get_mut(key) else { return };
         let Some(burst) = peer.burst else { return };
-        let round_trips = peer.rtt.unwrap_or_default().saturating_mul(limits.rtts);
-        let allowed = look * 2 + round_trips + peer.pace.burst_time(limits.after);
+        let allowed = burst_limit(limits, look, peer);
         let took = now.saturating_since(burst.since);
         let acked = self.conns.get(burst.conn).and_then(Conn::up).map(|state| state.acked);
         let through = acked.is_some_and(|acked| acked >= burst.end);
@@ -337,4 +341,10 @@ impl<S: Streams> SockDriver<S> {
         }
         false
     }
+}
+
+/// How long a burst may take to a peer whose rail is looked at every `look`.
+fn burst_limit(limits: Suspicion, look: Duration, peer: &Peer) -> Duration {
+    let round_trips = peer.rtt.unwrap_or_default().saturating_mul(limits.rtts);
+    look * 2 + round_trips + peer.pace.burst_time(limits.after)
 }

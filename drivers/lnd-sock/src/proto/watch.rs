@@ -15,7 +15,9 @@
 //! ```
 //!
 //! A rail that is far too late crawls: one that is merely late, because it carries the load of all, is
-//! better, so the two must not count as equal.
+//! better, so the two must not count as equal. A rail in doubt that moves too little of what callers
+//! have for it is slow, which is worse than either, and stays so until it carries enough (`load.rs`):
+//! when the machine holds up the other rail for a moment, its messages must not come here.
 //!
 //! A rail that has been doubted has to prove itself, with keepalives that the driver sends for it:
 //! for a second at first, four times as long when it fails again soon after. So a flapping rail
@@ -33,6 +35,7 @@ use core::time::Duration;
 use lnet::Doubt;
 use lnet_types::Instant;
 
+use crate::proto::load::Carries;
 use crate::streams::Transport;
 use crate::tunables::Suspicion;
 
@@ -218,6 +221,9 @@ pub(crate) struct Watch {
     /// last in trouble.
     pub(crate) must_carry: bool,
     carried: bool,
+    /// Whether it moved too little while callers had more for it, since it was last known to carry
+    /// enough.
+    slow: bool,
 }
 
 impl Watch {
@@ -242,7 +248,7 @@ impl Watch {
                 self.carried = false;
                 self.doubt = match seen {
                     Seen::Silent => Doubt::Silent,
-                    Seen::Crawling => Doubt::Unproven,
+                    Seen::Crawling => self.not_silent().max(Doubt::Unproven),
                     _ => self.not_silent(),
                 };
             }
@@ -250,11 +256,13 @@ impl Watch {
                 self.proof = None;
                 self.carried = false;
                 if before == Doubt::Silent {
-                    self.doubt = Doubt::Unproven;
+                    self.doubt = self.not_silent();
                 }
             }
             Seen::Sound => {
-                if before != Doubt::None {
+                if before == Doubt::None {
+                    self.slow = false;
+                } else {
                     self.doubt = self.not_silent();
                     let (since, looks) = self.proof.unwrap_or((now, 0));
                     self.proof = Some((since, looks + 1));
@@ -277,6 +285,12 @@ impl Watch {
     /// It has carried a load, at the pace that it should have.
     pub(crate) const fn carries(&mut self) {
         self.carried = true;
+        self.slow = false;
+    }
+
+    /// What it was seen to carry while callers used it.
+    pub(crate) fn in_use(&mut self, carries: Carries) {
+        self.slow = carries == Carries::TooLittle;
     }
 
     /// It carried a load too slowly: the proof begins anew and takes twice as long.
@@ -295,7 +309,11 @@ impl Watch {
 
     /// What is thought of a rail that is in trouble, or was, and is not silent now.
     fn not_silent(&self) -> Doubt {
-        if self.doubt > Doubt::Shaky { Doubt::Unproven } else { Doubt::Shaky }
+        match self.doubt {
+            _ if self.slow => Doubt::Slow,
+            Doubt::None | Doubt::Shaky => Doubt::Shaky,
+            Doubt::Unproven | Doubt::Slow | Doubt::Silent => Doubt::Unproven,
+        }
     }
 
     /// Doubts it no more.
@@ -303,6 +321,7 @@ impl Watch {
         self.doubt = Doubt::None;
         self.proof = None;
         self.carried = false;
+        self.slow = false;
         self.trusted = Some(now);
     }
 }
@@ -535,6 +554,37 @@ mod tests {
         w.saw(ms(100), Seen::Sound);
         assert_eq!(w.saw(ms(1000), Seen::Shaky), None);
         assert_eq!(proves(&mut w, 1010), 2010);
+    }
+
+    #[test]
+    fn a_rail_that_moves_too_little_stays_slow_until_it_carries_enough() {
+        let slow = || {
+            let mut w = Watch::default();
+            assert_eq!(w.saw(ms(0), Seen::Shaky), Some(Doubt::Shaky));
+            w.in_use(Carries::TooLittle);
+            assert_eq!(w.saw(ms(10), Seen::Shaky), Some(Doubt::Slow));
+            w
+        };
+        let mut w = slow();
+        assert_eq!(w.saw(ms(20), Seen::Crawling), None, "worse than late");
+        assert_eq!(w.saw(ms(30), Seen::Silent), Some(Doubt::Silent), "silence is worse");
+        assert_eq!(w.saw(ms(40), Seen::Marred), Some(Doubt::Slow));
+        w.in_use(Carries::Enough);
+        assert_eq!(w.saw(ms(50), Seen::Sound), Some(Doubt::Unproven));
+        let mut w = slow();
+        w.carries();
+        assert_eq!(w.saw(ms(20), Seen::Sound), Some(Doubt::Unproven));
+        let mut w = slow();
+        assert_eq!(proves(&mut w, 20), 1020);
+        assert_eq!(w.saw(ms(1030), Seen::Shaky), Some(Doubt::Shaky), "trust ends it");
+    }
+
+    #[test]
+    fn a_rail_above_doubt_is_not_slow() {
+        let mut w = Watch::default();
+        w.in_use(Carries::TooLittle);
+        assert_eq!(w.saw(ms(0), Seen::Sound), None);
+        assert_eq!(w.saw(ms(10), Seen::Shaky), Some(Doubt::Shaky));
     }
 
     #[test]

@@ -134,7 +134,8 @@ fn of_node(node: &NodePicture) -> Vec<Family> {
     all.push(Family::counter("invariant_violations", help).value(violations));
     let mut suspected =
         Family::gauge("suspected_rails", "Rails that are avoided, by how grave it is.");
-    for doubt in [Doubt::Shaky, Doubt::Unproven, Doubt::Silent].map(Doubt::name) {
+    let doubts = [Doubt::Shaky, Doubt::Unproven, Doubt::Slow, Doubt::Silent];
+    for doubt in doubts.map(Doubt::name) {
         let count = node.rails.iter().filter(|rail| rail.doubt == doubt).count();
         suspected.add(&[("doubt", doubt)], count as f64);
     }

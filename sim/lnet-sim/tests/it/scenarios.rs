@@ -55,6 +55,7 @@ scenarios! {
     no_program_is_left_without_an_answer_when_a_router_dies: "router-death";
     a_carrier_that_goes_is_noticed_at_once: "carrier-down";
     a_rail_that_swallows_everything_is_left: "black-hole";
+    a_slow_rail_gets_no_load_while_the_other_one_is_held_up: "slow-shaken";
     a_rail_that_comes_and_goes_does_not_stop_the_other: "flapping";
     a_client_without_any_rail_goes_on_after_the_outage: "dark";
     pings_of_many_clients_to_an_unreachable_server_stay_bounded: "dark-server";

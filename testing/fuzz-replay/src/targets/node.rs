@@ -208,8 +208,9 @@ pub fn node(input: &[u8]) {
                 }
             }
             19 => {
-                let doubts = [Doubt::None, Doubt::Shaky, Doubt::Unproven, Doubt::Silent];
-                let doubt = doubts[usize::from(script.byte() % 4)];
+                let doubts =
+                    [Doubt::None, Doubt::Shaky, Doubt::Unproven, Doubt::Slow, Doubt::Silent];
+                let doubt = doubts[usize::from(script.byte()) % doubts.len()];
                 node.rail_changed(now, ni, script.nid(), doubt);
             }
             20 => node.written_lost(now, ni, script.nid()),

@@ -464,7 +464,7 @@ impl Model {
 /// The gravest doubt about the rails that end in each interface of a peer.
 fn doubts(rails: &[RailSnapshot]) -> HashMap<Nid, &'static str> {
     // The gravest last.
-    let grades = ["shaky", "unproven", "silent"];
+    let grades = ["shaky", "unproven", "slow", "silent"];
     let mut worst: HashMap<Nid, usize> = HashMap::new();
     for rail in rails {
         // A doubt of a later version is at least one.
