@@ -4,7 +4,7 @@
 use lnet_types::{Errno, Fault, Instant, MsgId, Nid};
 
 use crate::Node;
-use crate::msg::Role;
+use crate::msg::{Msg, Role};
 use crate::notice::{Notice, Pair};
 use crate::portal::RESERVED_PORTAL;
 
@@ -38,9 +38,13 @@ impl Node {
         }
     }
 
-    /// Notes that a message goes another way now than the one that failed.
+    /// Notes that a message goes another way now than the one that failed. Pings of an operator end in
+    /// a report, which says how they failed.
     pub(crate) fn note_rerouted(&mut self, id: MsgId, to: Pair) {
         let Some(msg) = self.msgs.get(id).filter(|m| m.retries > 0) else { return };
+        if is_own_request(msg) {
+            return;
+        }
         let (Some(&(ni, hop)), Some(status)) = (msg.tried.last(), msg.failed) else { return };
         let ni = self.nis.get(ni).map_or(Nid::ANY, |n| n.nid);
         let hop = self.peers.nis.get(hop).map_or(Nid::ANY, |n| n.nid);
@@ -52,7 +56,7 @@ impl Node {
     /// fail, and tell of it by what they are for.
     pub(crate) fn note_undelivered(&mut self, id: MsgId, fault: Fault) {
         let Some(msg) = self.msgs.get(id) else { return };
-        let user = msg.role == Role::Request && msg.ev.portal != RESERVED_PORTAL;
+        let user = msg.role == Role::Request && !is_own_request(msg);
         if !user || !self.running || fault.errno == Errno::ECANCELED {
             return;
         }
@@ -80,4 +84,9 @@ impl Node {
             self.outbox.notice(Notice::Flapping { nid: ni.nid });
         }
     }
+}
+
+/// Is this a ping or a push of the node itself?
+fn is_own_request(msg: &Msg) -> bool {
+    msg.role == Role::Request && msg.ev.portal == RESERVED_PORTAL
 }

@@ -1,6 +1,7 @@
 //! What the administrator gets to read.
 
 use super::*;
+use crate::portal::RESERVED_PORTAL;
 use crate::{Level, Link, NiState, Notice, Profile};
 
 /// What has been noted since the last time.
@@ -69,6 +70,26 @@ fn a_failed_send_names_the_pair_that_failed_and_the_one_that_it_goes_by_now() {
     assert!(
         rerouted.to_string().contains(&pairs[1].0) && rerouted.to_string().contains(&pairs[0].0)
     );
+}
+
+/// A ping of an operator tells its caller how it failed: an absent NID is no error of this node.
+#[test]
+fn a_ping_that_goes_another_way_is_no_line_of_the_log() {
+    let mut w = pair(Profile::Default);
+    w.discovered(0, B[0]);
+    notices(&mut w, 0);
+    let is_ping = |hdr: &Hdr| matches!(hdr.kind, Kind::Get { portal: RESERVED_PORTAL, .. });
+    let mut left = 1;
+    w.decide = Box::new(move |t| {
+        let fails = is_ping(&t.hdr) && core::mem::take(&mut left) > 0;
+        if fails { Fate::Fail(fault(HealthStatus::LocalTimeout)) } else { Fate::Pass }
+    });
+    let target = lnet_types::ProcessId::lustre(nid(B[0]));
+    w.hosts[0].node.ping(w.now, target, None, core::time::Duration::from_secs(3));
+    w.secs(1);
+    assert_eq!(w.hosts[0].node.stats().resend_count, 1, "the ping went again");
+    let all = notices(&mut w, 0);
+    assert!(!all.iter().any(|n| matches!(n, Notice::Rerouted { .. })), "{all:?}");
 }
 
 #[test]
