@@ -10,7 +10,7 @@ use core::time::Duration;
 use lnet::{Doubt, Event, Payload, TimerView, Transmit};
 use lnet_scenario::{FaultKind, Scenario};
 use lnet_types::{Errno, Fault, Instant, Nid};
-use lnet_wire::Kind;
+use lnet_wire::{Kind, ping};
 
 use crate::directory::{Directory, HostId, RailIx};
 use crate::host::Host;
@@ -252,7 +252,11 @@ pub trait Observer {
 pub fn is_control(transmit: &Transmit) -> bool {
     match transmit.hdr.kind {
         Kind::Put { portal, .. } | Kind::Get { portal, .. } => portal == 0,
-        Kind::Reply { .. } => matches!(transmit.payload, Payload::Bytes(_)),
+        // Copies of any other reply may be bytes too, which a driver has kept until they were acknowledged.
+        Kind::Reply { .. } => {
+            let magic = ping::MAGIC.to_le_bytes();
+            matches!(&transmit.payload, Payload::Bytes(b) if b.starts_with(&magic))
+        }
         Kind::Ack { .. } => false,
     }
 }

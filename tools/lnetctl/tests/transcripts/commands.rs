@@ -109,10 +109,11 @@ fn an_import_stops_at_the_first_refusal_and_says_where() {
     let recorded = Vector::read("import-again");
     let mut node = Node::refusing(1, AdminError::new(Errno::EEXIST, "cannot add LNet NI"));
     let (out, err, code) = node.run(&backup.import("--add"));
-    // The note names the block.
+    // The notes name the block, and what makes a configured node equal to the file.
     let file = backup.0.display();
     let block = format!("# {file}: the block at line 2, column 7 (net add tcp)\n");
-    let recorded_err = recorded.err + &block;
+    let sync = "# import --sync makes a node that is configured equal to the file\n";
+    let recorded_err = recorded.err + &block + sync;
     assert_eq!((out, err, code), (recorded.out, recorded_err, recorded.exit));
     assert_eq!(node.asked.len(), 1);
 
