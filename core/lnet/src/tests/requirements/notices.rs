@@ -85,7 +85,7 @@ fn a_ping_that_goes_another_way_is_no_line_of_the_log() {
         if fails { Fate::Fail(fault(HealthStatus::LocalTimeout)) } else { Fate::Pass }
     });
     let target = lnet_types::ProcessId::lustre(nid(B[0]));
-    w.hosts[0].node.ping(w.now, target, None, core::time::Duration::from_secs(3));
+    w.hosts[0].node.ping(w.now, target, None, Duration::from_secs(3));
     w.secs(1);
     assert_eq!(w.hosts[0].node.stats().resend_count, 1, "the ping went again");
     let all = notices(&mut w, 0);
