@@ -7,7 +7,7 @@ use lnet_sim::{Proof, ProofEvent, SiteRun, prove};
 use lustre_tuning::Site;
 use serde_json::{Value, json};
 
-/// Columns of [`line`].
+/// Columns of [`line()`].
 const HEAD: &str = "evicted   dead gone left   longest I/O     lock wait  reconnects";
 
 /// Plays a site, at most so many clients of it.
