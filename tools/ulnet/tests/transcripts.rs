@@ -15,10 +15,9 @@ use lnet_admin::{Ask as _, Client, Request};
 use netns::{Host, Port, Process, World};
 
 // What reads the recordings and says how each compares lies beside the tool's own tests.
-#[allow(dead_code, reason = "the tool's tests use the rest")]
 #[path = "../../lnetctl/tests/transcripts/vector.rs"]
 mod vector;
-#[allow(dead_code, reason = "the tool's tests use the rest")]
+#[expect(dead_code, reason = "the page of all verdicts is written by the tool's tests")]
 #[path = "../../lnetctl/tests/transcripts/verdict.rs"]
 mod verdict;
 

@@ -86,7 +86,7 @@ fn is_random(suffix: &[u8], second: bool) -> bool {
 
 /// The part of a name that its final name has too.
 fn final_name(name: &[u8], second: bool) -> &[u8] {
-    // `.NAME.XXXXXX`
+    // `.NAME.` and six random characters.
     if let [b'.', rest @ ..] = name
         && name.len() >= 9
         && let Some((front, [b'.', suffix @ ..])) = rest.split_at_checked(rest.len() - 7)
@@ -94,7 +94,7 @@ fn final_name(name: &[u8], second: bool) -> &[u8] {
     {
         return front;
     }
-    // `NAME.XXXXXXXX`
+    // `NAME.` and eight random characters.
     if name.len() >= 10
         && let Some((front, [b'.', suffix @ ..])) = name.split_at_checked(name.len() - 9)
         && is_random(suffix, second)
