@@ -193,6 +193,8 @@ conduct! {
         "DEC-15", "A response to a Multi-Rail peer may leave by another pair of interfaces than its request came by";
     queues_by_age: bool [YES, YES, NO, YES, YES],
         "C-5", "Messages that wait for a credit are queued by age, not by arrival in the queue";
+    queues_own_first: bool [YES, YES, NO, YES, YES],
+        "C-5, D-45", "Pings and pushes of LNet itself wait for a credit before other messages";
     moves_waiting: bool [YES, YES, NO, YES, YES],
         "MR-snd-085", "Messages that wait for a credit leave a path that has lost its link, gateway or reputation";
 
@@ -229,6 +231,8 @@ conduct! {
         "H-92", "Peers are notified when an interface announced as down is at full health again";
     announces_cut_off: bool [YES, NO, NO, NO, NO],
         "DEC-31, D-45", "An interface whose rail to a peer that does not suppress duplicates stays silent is announced to that peer as down";
+    repeats_announcements: bool [YES, NO, NO, NO, NO],
+        "D-45, H-9", "The loss of a link is announced again to peers that do not suppress duplicates, since what they had in hand undoes the first announcement";
     limits_announcements: bool [YES, YES, NO, YES, YES],
         "H-92", "Announcements for a flapping link are limited to one per second";
 

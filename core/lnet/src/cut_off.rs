@@ -6,8 +6,13 @@
 //! [`LASTING`], if another interface of ours reaches it. The peer does what it does when a link is lost
 //! (D-45): it prefers the other interfaces, and pings this one until it answers.
 //!
-//! Such data are for this peer alone: others may well reach the interface, and what they receive is the
-//! condition of the link (`ping.rs`).
+//! The loss of a link is announced to all at once (`ping.rs`), and to such peers again. What they had in hand
+//! undoes the first announcement: a message that they read late from the interface is a sign that it is up
+//! (S-81), and a REPLY that they have written to it makes it healthy, whatever its status (H-9). Since only
+//! a status that changes costs health, the announcement is withdrawn for a moment and then repeated.
+//!
+//! What is announced of rails is for one peer alone: others may well reach the interface, and what they receive
+//! is the condition of the link (`ping.rs`).
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -25,7 +30,49 @@ use crate::timers::Timer;
 /// and traffic is to go on within a second.
 const LASTING: Duration = Duration::from_millis(400);
 
+/// When the loss of a link is announced again, each step after the one before: repeated, then twice withdrawn
+/// and repeated. What was on its way is read within the first pair, unless the peer is very busy. The last
+/// step is for a peer that had not looked at a withdrawal when its repetition came.
+const REMINDERS: [(Duration, Says); 6] = [
+    (Duration::from_millis(25), Says::Down),
+    (Duration::from_millis(25), Says::Up),
+    (Duration::from_millis(30), Says::Down),
+    (Duration::from_millis(120), Says::Up),
+    (Duration::from_millis(30), Says::Down),
+    (Duration::from_millis(400), Says::Down),
+];
+
+/// What a reminder says of interfaces that have lost their link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    Up,
+    Down,
+}
+
 impl Node {
+    /// A link is lost and announced: plans the `nth` step of repeating that.
+    pub(crate) fn plan_reminder(&mut self, now: Instant, nth: u64) {
+        let step = usize::try_from(nth).ok().and_then(|nth| REMINDERS.get(nth));
+        if let Some((after, _)) = step.filter(|_| self.tunables.conduct.repeats_announcements) {
+            self.timers.set(Timer::Remind(nth), now + *after);
+        }
+    }
+
+    /// Takes a step of announcing once more which links are lost, to those for which it may be undone.
+    pub(crate) fn remind(&mut self, now: Instant, nth: u64) {
+        let step = usize::try_from(nth).ok().and_then(|nth| REMINDERS.get(nth));
+        let is_lost = self.nis.values().any(|ni| ni.fatal);
+        self.rails.withdrawn = is_lost && step.is_some_and(|(_, says)| *says == Says::Up);
+        let blind: Vec<PeerId> =
+            self.peers.by_age.values().copied().filter(|id| self.is_blind(*id)).collect();
+        for peer in blind {
+            self.query(now, peer, Cause::Changed { force: true });
+        }
+        if is_lost {
+            self.plan_reminder(now, nth + 1);
+        }
+    }
+
     /// The doubt about a rail has changed: a silence counts when it has lasted, its end at once.
     pub(crate) fn plan_cut_off(&mut self, now: Instant, silent: bool) {
         if !self.tunables.conduct.announces_cut_off {
@@ -85,16 +132,28 @@ impl Node {
 
     /// The ping data that peer `id` receives by a push.
     pub(crate) fn announcement_for(&self, id: PeerId) -> Arc<[u8]> {
-        let is_cut_off = |ni: NiId| self.rails.cut_off.contains(&(id, ni));
-        let down: Vec<_> =
-            self.nis.iter().filter(|(ni, _)| is_cut_off(*ni)).map(|(_, ni)| ni.nid).collect();
-        if down.is_empty() {
+        let is_withdrawn = self.rails.withdrawn && self.is_blind(id);
+        let otherwise = |ni: NiId, lost: bool| {
+            if is_withdrawn && lost {
+                Some(NiStatus::UP)
+            } else {
+                self.rails.cut_off.contains(&(id, ni)).then_some(NiStatus::DOWN)
+            }
+        };
+        let statuses: Vec<_> = self
+            .nis
+            .iter()
+            .filter_map(|(id, ni)| otherwise(id, ni.fatal).map(|status| (ni.nid, status)))
+            .collect();
+        if statuses.is_empty() {
             return self.own.bytes().clone();
         }
         let Ok(parsed) = PingInfo::parse(self.own.bytes()) else { return self.own.bytes().clone() };
         let mut info = parsed.info;
-        for entry in info.entries.iter_mut().filter(|entry| down.contains(&entry.nid)) {
-            entry.status = NiStatus::DOWN;
+        for entry in &mut info.entries {
+            if let Some((_, status)) = statuses.iter().find(|(nid, _)| *nid == entry.nid) {
+                entry.status = *status;
+            }
         }
         info.emit().into()
     }

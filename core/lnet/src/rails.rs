@@ -13,6 +13,8 @@ pub(crate) struct Rails {
     doubted: BTreeMap<(NiId, PeerNiId), (Doubt, Instant)>,
     /// Interfaces of ours that these peers don't reach, as last decided (`cut_off.rs`).
     pub(crate) cut_off: BTreeSet<(PeerId, NiId)>,
+    /// Whether the loss of links is not announced at the moment, to be news again (`cut_off.rs`).
+    pub(crate) withdrawn: bool,
     /// Messages that were taken off a rail unsent.
     moved: u64,
     /// Times that a rail fell under suspicion, or under a graver one.

@@ -54,6 +54,7 @@ impl Node {
                 Timer::Announce => self.announce_links(now),
                 Timer::AnnounceUp => self.announce_up(now),
                 Timer::CutOff => self.judge_cut_off(now),
+                Timer::Remind(nth) => self.remind(now, nth),
                 Timer::Op(op) => self.expire_op(now, op),
                 Timer::Delay(token) => self.release(now, token),
                 Timer::Router => self.router_due(now),

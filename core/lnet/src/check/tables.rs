@@ -34,6 +34,7 @@ impl Node {
                 Timer::Announce
                 | Timer::AnnounceUp
                 | Timer::CutOff
+                | Timer::Remind(_)
                 | Timer::Router
                 | Timer::Retransmit => true,
                 Timer::Op(op) => self.ops.get(op).is_some(),

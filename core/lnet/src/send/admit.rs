@@ -8,20 +8,33 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId};
 use super::credits::queued_bytes;
 use crate::Node;
 use crate::check::live;
+use crate::conduct::Conduct;
 use crate::fault::Held;
 use crate::messages::Messages;
 use crate::msg::{Msg, Role, Stage};
 use crate::outbox::Work;
+use crate::portal::is_internal;
 use crate::timers::Timer;
 
-/// Puts a message into a queue by its age. One that comes from another path does not lose its place
-/// to younger ones, which have more time left.
-fn line_up(queue: &mut VecDeque<MsgId>, msgs: &Messages, id: MsgId, born: Instant) {
-    let is_older = |other: &MsgId| msgs.get(*other).is_none_or(|m| m.born <= born);
-    if queue.back().is_none_or(is_older) {
+/// A message's place in a queue. LNet's own requests are first: a push that says which interface is down
+/// is of no use behind the messages of a second.
+type Place = (bool, Instant);
+
+fn place_of(msg: &Msg, conduct: &Conduct) -> Place {
+    let yields = !conduct.queues_own_first || !is_internal(&msg.hdr.kind);
+    (yields, if conduct.queues_by_age { msg.born } else { Instant::ZERO })
+}
+
+/// Puts a message into a queue at its place, behind those of the same place. By age, one that comes from
+/// another path does not lose its place to younger ones, which have more time left.
+fn line_up(queue: &mut VecDeque<MsgId>, msgs: &Messages, id: MsgId, conduct: &Conduct) {
+    let Some(place) = msgs.get(id).map(|msg| place_of(msg, conduct)) else { return };
+    let is_before =
+        |other: &MsgId| msgs.get(*other).is_none_or(|msg| place_of(msg, conduct) <= place);
+    if queue.back().is_none_or(is_before) {
         return queue.push_back(id);
     }
-    let at = queue.partition_point(is_older);
+    let at = queue.partition_point(is_before);
     queue.insert(at, id);
 }
 
@@ -109,9 +122,7 @@ impl Node {
         }
         let Some(credits) = credits else { return true };
         msg.stage = stage;
-        let in_order = self.tunables.conduct.queues_by_age;
-        let born = if in_order { msg.born } else { Instant::FAR_FUTURE };
-        line_up(&mut credits.queue, &self.msgs, id, born);
+        line_up(&mut credits.queue, &self.msgs, id, &self.tunables.conduct);
         self.wait_until_deadline(id);
         false
     }

@@ -40,6 +40,31 @@ fn x16_credits_return_to_the_interface_first() {
     assert_eq!(w.hosts[0].node.net_views()[1].nis[0].credits, 1, "credits come home");
 }
 
+/// The order in which three messages to one peer leave: two PUTs, of which one has the only credit, and a
+/// ping of LNet's own.
+fn order_of_two_puts_with_a_ping(profile: Profile) -> Vec<bool> {
+    let mut w = narrow(profile);
+    w.put(0, B, 1, false);
+    w.put(0, B, 2, false);
+    w.hosts[0].node.discover(w.now, nid(B), true);
+    w.run(core::time::Duration::from_millis(1));
+    let mut is_own = Vec::new();
+    while let Some((_, t)) = w.held.front() {
+        is_own.push(crate::portal::is_internal(&t.hdr.kind));
+        w.release();
+        w.run(core::time::Duration::from_millis(2));
+    }
+    is_own.truncate(3);
+    is_own
+}
+
+#[test]
+fn what_lnet_itself_asks_and_says_does_not_wait_behind_messages_that_wait() {
+    assert_eq!(order_of_two_puts_with_a_ping(Profile::Default), [false, true, false]);
+    // C-12: a kernel node's queue is in order of arrival.
+    assert_eq!(order_of_two_puts_with_a_ping(Profile::Kernel), [false, false, true]);
+}
+
 #[test]
 fn x14_a_message_unlinked_while_it_waits_is_cancelled_and_one_in_the_driver_times_out() {
     let mut w = narrow(Profile::Kernel);

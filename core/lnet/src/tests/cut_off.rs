@@ -2,8 +2,11 @@
 
 use core::time::Duration;
 
+use lnet_types::Pid;
+use lnet_wire::{Handle, Hdr, Kind};
+
 use super::world::{World, nid};
-use crate::{Doubt, NetTunables, Profile};
+use crate::{Doubt, Link, NetTunables, Profile};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
 const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
@@ -58,6 +61,53 @@ fn a_kernel_node_leaves_an_interface_that_it_does_not_reach_and_returns_to_it() 
     w.run(ms(50));
     assert_eq!(up(&w), [true, true], "announced as soon as it is silent no more");
     assert_eq!(w.ni_health(0, A[1]), 1000);
+}
+
+/// The first node's second interface has lost its link, and the second node has been notified.
+fn with_a_lost_link(profile: Profile) -> World {
+    let mut w = beside(profile);
+    let (id, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[1])).unwrap();
+    let id = *id;
+    w.hosts[0].node.link_changed(w.now, id, Link::Down);
+    w.run(ms(10));
+    assert_eq!(up(&w), [true, false]);
+    assert_eq!(w.peer_health(1, A[1]), 900);
+    w
+}
+
+#[test]
+fn a_message_that_is_read_late_from_an_interface_without_link_brings_it_back_for_a_moment_only() {
+    let mut w = with_a_lost_link(Profile::Kernel);
+    let kind = Kind::Put { ack: Handle::NONE, match_bits: 0, hdr_data: 0, portal: 9, offset: 0 };
+    let pid = Pid::LUSTRE;
+    let (src, dst) = (nid(A[1]), nid(B[0]));
+    let hdr = Hdr { dst, src, dst_pid: pid, src_pid: pid, payload_len: 0, kind };
+    w.inject(1, src, &hdr, &[]);
+    assert_eq!(up(&w), [true, true], "S-81.9: a sign of life");
+    w.run(ms(30));
+    assert_eq!(up(&w), [true, false]);
+    assert!(w.peer_health(1, A[1]) < 1000);
+}
+
+#[test]
+fn an_interface_without_link_that_a_late_reply_made_healthy_is_left_again() {
+    let mut w = with_a_lost_link(Profile::Kernel);
+    // H-9: the REPLY raises health, and the status remains.
+    w.hosts[1].node.set_peer_ni_health(w.now, Some(nid(A[1])), 1000);
+    w.run(ms(40));
+    assert_eq!((up(&w), w.peer_health(1, A[1])), ([true, false], 1000), "no news, so no charge");
+    w.run(ms(60));
+    assert_eq!((up(&w), w.peer_health(1, A[1])), ([true, false], 900));
+    w.secs(1);
+    assert_eq!(up(&w), [true, false], "the last word is the truth");
+}
+
+#[test]
+fn a_node_that_suppresses_duplicates_is_notified_of_a_lost_link_once() {
+    let mut w = with_a_lost_link(Profile::Default);
+    w.hosts[0].sent.clear();
+    w.run(ms(700));
+    assert!(w.hosts[0].sent.is_empty(), "{:?}", w.pairs(0));
 }
 
 #[test]

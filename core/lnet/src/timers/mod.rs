@@ -148,6 +148,8 @@ timers! {
     AnnounceUp = "announce-up";
     /// Interfaces that a peer does not reach are announced to it as down.
     CutOff = "cut-off";
+    /// A lost link is announced once more, for the time after the first one.
+    Remind(nth: u64) = "announce-again";
     /// Timeout of a user's ping (D-82). It lowers no health, so it goes before the timeout of the
     /// response, which does (H-64).
     Op(op: OpId) = "ping";

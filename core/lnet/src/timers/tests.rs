@@ -16,6 +16,7 @@ fn timer(kind: usize, n: u64) -> Timer {
         TimerKind::Announce => Timer::Announce,
         TimerKind::AnnounceUp => Timer::AnnounceUp,
         TimerKind::CutOff => Timer::CutOff,
+        TimerKind::Remind => Timer::Remind(n % 4),
         TimerKind::Op => Timer::Op(OpId(n % 4)),
         TimerKind::Delay => Timer::Delay(n % 4),
         TimerKind::Router => Timer::Router,

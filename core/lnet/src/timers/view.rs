@@ -50,6 +50,7 @@ impl Node {
             Timer::Announce
             | Timer::AnnounceUp
             | Timer::CutOff
+            | Timer::Remind(_)
             | Timer::Router
             | Timer::Retransmit => None,
             Timer::Op(op) => self.ops.get(op).map(|state| state.asked),
