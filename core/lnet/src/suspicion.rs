@@ -105,6 +105,15 @@ impl Node {
         }
     }
 
+    /// An interface of a peer is about to be taken from it. What drivers have written to it and not seen
+    /// acknowledged is asked for while it has a name; the requests follow when its peer's other interfaces are
+    /// known ([`Self::repeat_from`]).
+    pub(crate) fn leave_hop(&mut self, nid: Nid) -> Option<PeerNiId> {
+        let hop = self.peers.find(nid).filter(|_| self.tunables.conduct.moves_waiting)?;
+        self.reclaim_from_hop(hop);
+        Some(hop)
+    }
+
     pub(crate) fn hop_of(&self, msg: &Msg) -> Option<PeerId> {
         self.peers.nis.get(msg.tx?.peer_ni?).map(|n| n.peer)
     }

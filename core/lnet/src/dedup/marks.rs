@@ -101,7 +101,9 @@ impl Node {
             return true;
         }
         let Some(numbered) = msg.numbered else { return false };
-        let peer = self.peers.owner(msg.hdr.dst).and_then(|p| self.peers.peers.get(p));
+        let owner = self.peers.owner(msg.hdr.dst);
+        let owner = owner.or_else(|| self.peers.last_owner(msg.hdr.dst));
+        let peer = owner.and_then(|p| self.peers.peers.get(p));
         peer.is_some_and(|peer| {
             let session = session_with(peer, self.scrambler);
             peer.numbering.able() != Some(false) && peer.numbering.is_recent(session, numbered)

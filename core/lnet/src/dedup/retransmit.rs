@@ -16,6 +16,7 @@
 //! whatever `retry_count` says, and only where that is better than where the message is.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, PeerId, PeerNiId};
 
@@ -147,6 +148,14 @@ impl Node {
             let of_peer = || node.peers.owner(msg.hdr.dst) == peer || hop() == peer;
             (peer.is_none() || of_peer()) && node.tables().has_better_than(msg, written.rail)
         });
+    }
+
+    /// The same for what went by interfaces that its peer has no more.
+    pub(crate) fn repeat_from(&mut self, now: Instant, gone: &BTreeSet<PeerNiId>) {
+        if gone.is_empty() {
+            return;
+        }
+        self.repeat(now, |_, _, written| written.rail.is_some_and(|(_, hop)| gone.contains(&hop)));
     }
 
     /// The same for a message that was written after its rail was given up, before its driver was asked

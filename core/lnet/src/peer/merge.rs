@@ -129,8 +129,10 @@ impl Node {
             }
         }
         let listed: BTreeSet<Nid> = entries().map(|e| e.nid).collect();
+        let mut left = BTreeSet::new();
         for nid in present {
             if !nid.is_loopback() && !listed.contains(&nid) {
+                left.extend(self.leave_hop(nid));
                 let outcome = self.del_nid(now, id, nid, false);
                 match outcome {
                     Ok(()) => self.peers.given_up(&self.tunables, now, id, nid),
@@ -143,6 +145,7 @@ impl Node {
         }
         self.peers.primary_first(id);
         self.gateway_data(now, id, info);
+        self.repeat_from(now, &left);
     }
 
     /// D-45.

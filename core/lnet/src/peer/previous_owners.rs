@@ -62,6 +62,11 @@ impl Peers {
         }
     }
 
+    /// The peer that had `nid` last, if it has no owner now.
+    pub(crate) fn last_owner(&self, nid: Nid) -> Option<PeerId> {
+        self.previous_owners.iter().rev().find(|f| f.nid == nid).map(|f| f.peer)
+    }
+
     /// Whether peer `id` is a previous owner of `nid`.
     pub(crate) fn had(&self, id: PeerId, nid: Nid) -> bool {
         self.previous_owners.iter().any(|f| f.nid == nid && f.peer == id)

@@ -91,6 +91,29 @@ fn a_message_written_to_a_rail_that_dies_is_resent_at_once() {
 }
 
 #[test]
+fn a_message_written_to_an_interface_that_its_peer_gives_up_is_resent_at_once() {
+    for user in 1..=2 {
+        let mut w = pair(Profile::Default);
+        if user == 2 {
+            w.put(0, B[0], 1, true);
+            w.run(MS * 10);
+        }
+        first(&mut w, is_put, Fate::Lose);
+        w.put(0, B[0], user, true);
+        w.run(MS * 10);
+        let rail = last_rail(&w);
+        let (&id, _) = w.hosts[1].nids.iter().find(|(_, n)| **n == nid(B[rail])).unwrap();
+        w.hosts[1].node.leave_ni(w.now, id);
+        w.hosts[1].node.del_ni(w.now, id).unwrap();
+        w.hosts[1].nids.remove(&id);
+        w.run(MS * 20);
+        assert_eq!(w.events(0, user), DONE, "rail {rail}");
+        assert_ne!(last_rail(&w), rail);
+        assert_eq!((delivered(&w, user), duplicates(&w)), (1, 0));
+    }
+}
+
+#[test]
 fn a_copy_of_what_was_acknowledged_is_acknowledged_again() {
     let mut w = pair(Profile::Default);
     first(&mut w, is_answer, Fate::Lose);
