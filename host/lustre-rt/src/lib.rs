@@ -71,6 +71,7 @@ mod node;
 mod obj;
 mod objects;
 mod seats;
+mod services;
 mod spec;
 pub mod store;
 

@@ -11,7 +11,6 @@ use ldlm::client::LockClient;
 use lnet_rt::{Buffer, Errno, Instant, NodeHandle, OpError, Stack, UpperId};
 use lustre_client::visitor::Opens;
 use lustre_target::{Kind, MemoryStore, Start, Store, Targets};
-use lustre_wire::Portal;
 use ptlrpc::{
     Bulk, Call, CallError, CallId, ClientStats, Config, Direction, ExportView, ImportConfig,
     ImportId, ImportView, Past, Ptlrpc, Reply, Rpc, ServerStats, ServiceConfig, ServiceView,
@@ -87,35 +86,6 @@ impl fmt::Debug for Done {
 
 /// How often a thread that waits for requests to end looks again.
 const GLANCE: Duration = Duration::from_millis(10);
-
-/// The services of targets: name, portal, the largest request, and request buffers. A value or the data
-/// of an object goes inside of a message, with what stands around it; many ranges do, and the value of an
-/// extended attribute.
-const SERVICES: [(&str, Portal, u32, u32); 10] = [
-    ("target", Portal::OST_REQUEST, 32 << 10, 64),
-    ("target_io", Portal::OST_IO, 96 << 10, 64),
-    ("target_create", Portal::OST_CREATE, 16 << 10, 64),
-    ("mds", Portal::MDS_REQUEST, 96 << 10, 16),
-    ("mds_io", Portal::MDS_IO, 16 << 10, 16),
-    ("mds_readpage", Portal::MDS_READPAGE, 16 << 10, 16),
-    ("fld", Portal::FLD, 4 << 10, 16),
-    ("sequence", Portal::SEQ_METADATA, 4 << 10, 16),
-    ("mgs", Portal::MGS_REQUEST, 16 << 10, 16),
-    // What gives locks back never waits behind what waits for them.
-    ("cancel", Portal::LDLM_CANCEL, 16 << 10, 64),
-];
-
-/// Where the replies of a service go, and its bulk data.
-const fn answers(portal: Portal) -> (Portal, Portal) {
-    match portal {
-        Portal::LDLM_CANCEL => (Portal::LDLM_CANCEL_REPLY, Portal::OST_BULK),
-        Portal::MGS_REQUEST => (Portal::MGC_REPLY, Portal::MGS_BULK),
-        Portal::OST_REQUEST | Portal::OST_IO | Portal::OST_CREATE => {
-            (Portal::OSC_REPLY, Portal::OST_BULK)
-        }
-        _ => (Portal::MDC_REPLY, Portal::MDS_BULK),
-    }
-}
 
 impl RpcNode {
     /// Puts a request layer on a node.
@@ -293,29 +263,6 @@ impl RpcNode {
             host.targets.add(config, kind, store, begun, &mut rpc)
         })?;
         added.map_err(|errno| RpcError::Start { what, errno })
-    }
-
-    /// Starts the services of targets that programs serve through a store.
-    ///
-    /// # Errors
-    /// There is a service on one of the portals, or no memory.
-    pub fn serve_targets(&self) -> Result<(), RpcError> {
-        for (name, portal, request_max, buffers) in SERVICES {
-            let (reply, bulk) = answers(portal);
-            let mut service = ServiceConfig::new(name, portal.0, reply.0, bulk.0);
-            service.request_max = request_max;
-            service.buffers = buffers;
-            // What others wait for is data under locks (P-114).
-            service.hears_of_waiting = portal == Portal::OST_IO;
-            self.start_service(service)?;
-        }
-        Ok(())
-    }
-
-    fn start_service(&self, service: ServiceConfig) -> Result<(), RpcError> {
-        let what = format!("service {} on portal {}", service.name, service.portal);
-        let served = self.with(move |rpc| rpc.serve(service))?;
-        served.map(|_| ()).map_err(|errno| RpcError::Start { what, errno })
     }
 
     /// What the client's side of this node has counted.

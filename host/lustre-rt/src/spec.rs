@@ -156,8 +156,8 @@ fn described(name: &str, kind: TargetKind, dir: &Path) -> Result<Site, RpcError>
 }
 
 impl RpcNode {
-    /// Starts a target whose directory is locked ([`TargetSpec::lock`]). It recovers what clients of
-    /// its life before had under way.
+    /// Starts a target whose directory is locked ([`TargetSpec::lock`]), and the services of its kind.
+    /// It recovers what clients of its life before had under way.
     ///
     /// # Errors
     /// The directory is damaged, holds something else or is not locked; there is a target of this
@@ -180,13 +180,23 @@ impl RpcNode {
         lock: impl Into<Option<DirLock>>,
         limits: OstLimits,
     ) -> Result<(), RpcError> {
+        self.begin(spec, lock.into(), limits)?;
+        self.serve_kind(spec.kind)
+    }
+
+    fn begin(
+        &self,
+        spec: &TargetSpec,
+        lock: Option<DirLock>,
+        limits: OstLimits,
+    ) -> Result<(), RpcError> {
         let TargetSpec { name, kind, dir } = spec;
         if !kind.has_dir() {
             let store = MemoryStore::new(Commit::AtOnce, ECHO_MAX);
             return self.add_target_in_memory(name, Ost::echo(), store).map(|_| ());
         }
         let unlocked = || RpcError::Store(format!("{}: not locked", dir.display()));
-        let lock = lock.into().ok_or_else(unlocked)?;
+        let lock = lock.ok_or_else(unlocked)?;
         let site = kind.is_described().then(|| described(name, *kind, dir)).transpose()?;
         let disk = Disk::open_locked(DiskConfig::new(dir), lock);
         let mut disk = disk.map_err(|e| RpcError::Store(e.to_string()))?;

@@ -3,13 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lnet_rt::{Errno, NodeBuilder, NodeHandle};
 use lustre_rt::store::{DirLock, Disk, DiskConfig};
-use lustre_rt::{CallError, InfoFlags, Kv, KvClient, KvError, RpcError, RpcNode, TargetSpec};
+use lustre_rt::{
+    CallError, InfoFlags, Kv, KvClient, KvError, Portal, RpcError, RpcNode, TargetKind, TargetSpec,
+};
 
 struct Scratch(PathBuf);
 
@@ -94,6 +97,30 @@ fn values_of_any_size_are_put_read_compared_listed_removed() {
     assert_eq!(refused(kv.put(&[7; 256], "")), Errno::E2BIG);
     assert_eq!(refused(kv.put(b"", "")), Errno::EINVAL);
     kv.disconnect().unwrap();
+}
+
+#[test]
+fn services_of_a_kind_begin_with_its_first_target() {
+    let node = NodeBuilder::new().tcp("127.0.0.1".parse().unwrap(), fresh::port()).start().unwrap();
+    let rpc = RpcNode::start(&node, Default::default()).unwrap();
+    let portals = || {
+        let (services, _) = rpc.services().unwrap();
+        services.iter().map(|s| s.portal).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(portals(), BTreeSet::new());
+    let objects = [Portal::OST_REQUEST, Portal::OST_IO, Portal::OST_CREATE, Portal::LDLM_CANCEL];
+    let mut expected: BTreeSet<u32> = objects.iter().map(|portal| portal.0).collect();
+    for name in ["a", "b"] {
+        let spec: TargetSpec = format!("{name}=echo:").parse().unwrap();
+        rpc.start_target(&spec, None).unwrap();
+        assert_eq!(portals(), expected, "the second needs no others");
+    }
+    // A standby has them before it may start its target.
+    rpc.serve_kind(TargetKind::Mgs).unwrap();
+    expected.insert(Portal::MGS_REQUEST.0);
+    assert_eq!(portals(), expected);
+    rpc.serve_kind(TargetKind::Mdt).unwrap();
+    assert!(portals().contains(&Portal::MDS_REQUEST.0));
 }
 
 #[test]

@@ -88,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let rpc = RpcNode::start(&node, tunables)?;
     rpc.log(|target, lines| lines.lines().for_each(|line| say(&format!("{target}: {line}"))))?;
     // A target that is not here yet is answered with ENODEV, and its clients try the partner.
-    rpc.serve_targets()?;
+    targets.iter().try_for_each(|target| rpc.serve_kind(target.kind))?;
     let limits = OstLimits { uid_bytes: options.uid_limit };
     for target in &targets {
         match target.lock() {

@@ -112,6 +112,7 @@ fn values_survive_sigkill_and_restart() {
     let out = ok(&[&["probe", "127.88.0.1@tcp"], &probe[..], &["--target", "kv-2"]].concat(), b"");
     assert!(out.contains("kv-1: serving, version 2.17.57, instance 2"), "{out}");
     assert!(out.contains("kv-2: -19: No such device"), "{out}");
+    assert!(out.contains("MGS: no answer"), "no target of that kind, no service: {out}");
 
     Command::new("kill").arg(server.0.id().to_string()).status().unwrap();
     assert!(server.0.wait().unwrap().success(), "SIGTERM ends it cleanly");

@@ -81,8 +81,11 @@ impl Control {
         found.ok_or_else(|| {
             let there: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
             let (name, there) = (name.escape_debug(), there.join(", "));
-            AdminError::errno(Errno::ENODEV)
-                .because(format_args!("service '{name}': expected one of {there}"))
+            let expected = match views.as_slice() {
+                [] => "no service runs, each begins with the first target of its kind".to_owned(),
+                _ => format!("expected one of {there}"),
+            };
+            AdminError::errno(Errno::ENODEV).because(format_args!("service '{name}': {expected}"))
         })
     }
 }

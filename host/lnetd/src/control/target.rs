@@ -33,8 +33,6 @@ impl RpcLayer {
         node.log(|target, lines| {
             lines.lines().for_each(|line| tracing::info!("{target}: {line}"))
         })?;
-        // A target that is not here is answered with ENODEV, and its clients try its partner.
-        node.serve_targets()?;
         Ok(Self { node, changing: Mutex::new(()), targets: Mutex::new(BTreeMap::new()) })
     }
 
