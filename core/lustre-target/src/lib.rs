@@ -17,6 +17,7 @@ pub mod conformance;
 mod journal;
 pub mod kv;
 pub mod lock;
+mod lock_server;
 mod mdt;
 mod memory;
 mod mgs;

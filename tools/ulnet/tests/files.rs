@@ -317,3 +317,37 @@ fn what_a_user_may_not_do_is_said_in_a_sentence() {
     site.ok(&["touch", "/d/g"]);
     assert!(site.ok(&["getstripe", "/d/g"]).contains("stripe_count: 2"));
 }
+
+#[test]
+fn a_directory_is_listed_by_name_unless_the_order_of_the_server_is_asked_for() {
+    let site = Site::new("sorted", 35);
+    // Enough that no order of hashes is that of the names, with a byte beyond ASCII and one in upper case.
+    let mut expected: Vec<String> = (0..300).map(|n| format!("f{n:03}")).collect();
+    expected.extend(["B".to_owned(), "a b".to_owned(), "\u{e9}".to_owned()]);
+    expected.sort();
+    let source = site.scratch.0.join("d");
+    fs::create_dir(&source).unwrap();
+    for name in &expected {
+        fs::write(source.join(name), name).unwrap();
+    }
+    site.ok(&["cp", "-r", "./d", "/"]);
+    let lines =
+        |words: &[&str]| -> Vec<String> { site.ok(words).lines().map(ToOwned::to_owned).collect() };
+    let names = |words: &[&str]| -> Vec<String> {
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&site.ok(words)).unwrap();
+        rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(lines(&["ls", "/d"]), expected);
+    assert_eq!(names(&["ls", "/d", "--json"]), expected);
+    assert_eq!(names(&["ls", "-l", "/d", "--json"]), expected);
+    let long = lines(&["ls", "-l", "/d"]);
+    assert_eq!(long.len(), expected.len());
+    for (line, name) in long.iter().zip(&expected) {
+        assert!(line.ends_with(&format!(" {name}")), "{line}: expected {name}");
+    }
+    let mut unsorted = lines(&["ls", "-U", "/d"]);
+    assert_ne!(unsorted, expected, "the server's order");
+    assert_eq!(unsorted, names(&["ls", "-l", "--unsorted", "/d", "--json"]));
+    unsorted.sort();
+    assert_eq!(unsorted, expected);
+}

@@ -13,7 +13,7 @@ pub mod wire;
 use std::collections::BTreeMap;
 
 use ldlm::server::{LockServer, Values};
-use ldlm::space::{Config, Io, Touched};
+use ldlm::space::{Io, Touched};
 use lnet_types::{Errno, Instant};
 use lustre_wire::Opcode;
 use lustre_wire::connect::{ConnectData, ConnectFlags};
@@ -21,6 +21,7 @@ use lustre_wire::ldlm::ResourceName;
 use ptlrpc::{ExportId, Rpc, Served, ServedId};
 
 use crate::journal::Cx;
+use crate::lock_server;
 use crate::store::{Outcome, StoreError};
 use crate::targets::{Beginning, CallbackFact, Kind, plain_offer};
 
@@ -37,7 +38,7 @@ pub struct Lock {
 
 impl Default for Lock {
     fn default() -> Self {
-        let locks = LockServer::new(Config::new(0), Values::fences(0), false);
+        let locks = lock_server::idle(Values::fences(0));
         Self { locks, names: BTreeMap::new() }
     }
 }
@@ -100,10 +101,8 @@ impl Kind for Lock {
     }
 
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
-        let mut config = Config::new(rpc.seed());
-        config.enqueue_min = rpc.tunables().ldlm_enqueue_min;
         let values = Values::fences(beginning.starts);
-        self.locks = LockServer::new(config, values, beginning.recovers);
+        self.locks = lock_server::begun(values, beginning.recovers, rpc);
     }
 
     fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
@@ -134,10 +133,7 @@ impl Kind for Lock {
     }
 
     fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
-        match fact {
-            CallbackFact::Again(call) => self.locks.called_again(*call, cx.rpc),
-            CallbackFact::Ended(call, result) => self.locks.called(*call, result, cx.rpc),
-        }
+        lock_server::report(&mut self.locks, fact, cx.rpc)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

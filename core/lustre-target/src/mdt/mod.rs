@@ -33,7 +33,6 @@ mod xattrs;
 use std::collections::{BTreeMap, VecDeque};
 
 use ldlm::server::{LockServer, Values};
-use ldlm::space::Config;
 use lnet_types::{ByteOrder, Errno, Instant, IoVec, Prng};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::dir::PAGE_LEN;
@@ -45,6 +44,7 @@ use lustre_wire::{Fid, Layout};
 use ptlrpc::{Answer, Direction, ExportId, ImportId, ImportState, Rpc, Served, ServedId};
 
 use crate::journal::{Cx, When};
+use crate::lock_server;
 use crate::site::Site;
 use crate::store::{Change, Outcome, Store, StoreError, StoreOrder};
 use crate::targets::{Beginning, CallbackFact, Kind};
@@ -133,7 +133,7 @@ impl Mdt {
     pub fn load(site: Site, store: &mut dyn Store) -> Result<Self, StoreError> {
         let tree = Tree::load(store)?;
         let objects = Objects::of(&site);
-        let locks = LockServer::new(Config::new(0), Values::Objects, false);
+        let locks = lock_server::idle(Values::Objects);
         Ok(Self {
             site,
             tree,
@@ -558,9 +558,7 @@ impl Kind for Mdt {
     }
 
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
-        let mut config = Config::new(rpc.seed());
-        config.enqueue_min = rpc.tunables().ldlm_enqueue_min;
-        self.locks = LockServer::new(config, Values::Objects, beginning.recovers);
+        self.locks = lock_server::begun(Values::Objects, beginning.recovers, rpc);
         self.handles = Prng::new(rpc.seed());
         self.objects.begin(&self.site, beginning.recovers, rpc);
     }

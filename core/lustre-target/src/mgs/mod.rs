@@ -7,7 +7,6 @@
 mod log;
 
 use ldlm::server::{LockServer, Values};
-use ldlm::space::Config;
 use lnet_types::{ByteOrder, Errno, Instant};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ldlm::{LockKind, LockRequest};
@@ -16,6 +15,7 @@ use lustre_wire::{Layout, Msg, Opcode};
 use ptlrpc::{Answer, ExportId, Rpc, Served, ServedId};
 
 use crate::journal::Cx;
+use crate::lock_server;
 use crate::site::Site;
 use crate::store::{Outcome, StoreError};
 use crate::targets::{Beginning, CallbackFact, Kind};
@@ -37,7 +37,7 @@ pub struct Mgs {
 impl Mgs {
     /// A target that has not begun, with the configuration of these file systems.
     pub fn new(sites: &[Site]) -> Self {
-        let locks = LockServer::new(Config::new(0), Values::Objects, false);
+        let locks = lock_server::idle(Values::Objects);
         Self { logs: sites.iter().map(Log::of).collect(), locks }
     }
 
@@ -103,9 +103,7 @@ impl Kind for Mgs {
     }
 
     fn begin(&mut self, _: Beginning, rpc: &mut Rpc<'_, '_>) {
-        let mut config = Config::new(rpc.seed());
-        config.enqueue_min = rpc.tunables().ldlm_enqueue_min;
-        self.locks = LockServer::new(config, Values::Objects, false);
+        self.locks = lock_server::begun(Values::Objects, false, rpc);
     }
 
     fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
@@ -135,10 +133,7 @@ impl Kind for Mgs {
     }
 
     fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
-        match fact {
-            CallbackFact::Again(call) => self.locks.called_again(*call, cx.rpc),
-            CallbackFact::Ended(call, result) => self.locks.called(*call, result, cx.rpc),
-        }
+        lock_server::report(&mut self.locks, fact, cx.rpc)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

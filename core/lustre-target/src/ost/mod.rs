@@ -32,7 +32,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ldlm::Cookie;
 use ldlm::server::{LockServer, Values};
-use ldlm::space::Config;
 use lnet_types::{Errno, Instant, IoVec};
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ost::{Obdo, ObdoFlags};
@@ -40,6 +39,7 @@ use lustre_wire::{BodyFlags, Layout};
 use ptlrpc::{Answer, Direction, ExportId, Rpc, Served, ServedId};
 
 use crate::journal::Cx;
+use crate::lock_server;
 use crate::store::{DATA_END, Outcome, Source, Space, StoreError, StoreOrder};
 use crate::targets::{Beginning, CallbackFact, Kind};
 
@@ -145,7 +145,7 @@ impl Ost {
 
     /// An object target that has not begun.
     pub fn new(limits: OstLimits) -> Self {
-        let locks = LockServer::new(Config::new(0), Values::Objects, false);
+        let locks = lock_server::idle(Values::Objects);
         Self::with(limits, Some(locks))
     }
 
@@ -425,9 +425,7 @@ impl Kind for Ost {
 
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
         if self.locks.is_some() {
-            let mut config = Config::new(rpc.seed());
-            config.enqueue_min = rpc.tunables().ldlm_enqueue_min;
-            self.locks = Some(LockServer::new(config, Values::Objects, beginning.recovers));
+            self.locks = Some(lock_server::begun(Values::Objects, beginning.recovers, rpc));
         }
     }
 
@@ -508,10 +506,7 @@ impl Kind for Ost {
 
     fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
         let Some(locks) = &mut self.locks else { return false };
-        let taken = match fact {
-            CallbackFact::Again(call) => locks.called_again(*call, cx.rpc),
-            CallbackFact::Ended(call, result) => locks.called(*call, result, cx.rpc),
-        };
+        let taken = lock_server::report(locks, fact, cx.rpc);
         self.unlocked(cx);
         taken
     }

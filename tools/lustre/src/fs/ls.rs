@@ -1,9 +1,9 @@
-//! `ulnet lustre ls`: lists a directory, as it is read.
+//! `ulnet lustre ls`: lists a directory, by name or as it is read.
 
 use anyhow::Result;
 use clap::Args;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{Access, Attributes, FileKind, Name, Place};
+use lustre_rt::visitor::{Access, Attributes, FileKind, Name, Node, Place};
 use serde_json::{Value, json};
 
 use super::{Stop, Visit, show};
@@ -11,10 +11,11 @@ use super::{Stop, Visit, show};
 /// Which one.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Names come in the order of their hashes, the first ones at once.\n\nExamples:\n  \
+    after_help = "Names are sorted by their bytes, once all of them are read. With -U they come in the \
+                  order of the server, the first ones at once.\n\nExamples:\n  \
     ulnet lustre ls 10.0.0.1@tcp:/lfs/data\n  \
     ulnet lustre ls -l /data\n  \
-    ulnet lustre ls /data | sort"
+    ulnet lustre ls -U /data | wc -l"
 )]
 pub(super) struct Options {
     /// Directory or file
@@ -23,6 +24,9 @@ pub(super) struct Options {
     /// Show type, permissions, links, owner, group, size and time (UTC) too
     #[arg(short, long)]
     long: bool,
+    /// Show names as the server lists them, not sorted: for very large directories
+    #[arg(short = 'U', long)]
+    unsorted: bool,
     #[command(flatten)]
     visit: Visit,
 }
@@ -40,11 +44,31 @@ fn line(name: &str, attributes: &Attributes) -> String {
     format!("{mode} {nlink:>3} {uid:>8} {gid:>8} {size:>14} {time} {name}")
 }
 
+/// Names whose attributes are asked for together.
+const BATCH: usize = 256;
+
+/// Shows names, in their order.
+async fn names(
+    options: &Options,
+    mount: &Mount,
+    stop: &Stop,
+    dir: &Node,
+    names: &[Name],
+    rows: &mut Vec<Value>,
+) -> Result<bool> {
+    let mut all = true;
+    for names in names.chunks(BATCH) {
+        stop.check()?;
+        all &= batch(options, mount, dir, names, rows).await;
+    }
+    Ok(all)
+}
+
 /// One batch of names.
 async fn batch(
     options: &Options,
     mount: &Mount,
-    dir: &lustre_rt::visitor::Node,
+    dir: &Node,
     names: &[Name],
     rows: &mut Vec<Value>,
 ) -> bool {
@@ -78,23 +102,28 @@ async fn batch(
 }
 
 async fn list(options: &Options, mount: &Mount, stop: &Stop) -> Result<bool> {
-    let Options { place, long, visit } = options;
+    let Options { place, long, unsorted, visit } = options;
     let node = mount.find(place.path.as_bytes(), true).await?;
     let mut rows = Vec::new();
     let mut all = true;
     if node.kind() == FileKind::Dir {
         let mut dir = mount.open_dir(&node).await?;
+        let mut sorted = Vec::new();
         loop {
             stop.check()?;
-            let names = mount.read_dir(&mut dir).await?;
-            if names.is_empty() {
+            let read = mount.read_dir(&mut dir).await?;
+            if read.is_empty() {
                 break;
             }
-            for names in names.chunks(256) {
-                stop.check()?;
-                all &= batch(options, mount, &node, names, &mut rows).await;
+            if *unsorted {
+                all &= names(options, mount, stop, &node, &read, &mut rows).await?;
+            } else {
+                sorted.extend(read);
             }
         }
+        // By bytes: the same everywhere, whatever the language of the user.
+        sorted.sort_unstable_by(|a: &Name, b| a.name.cmp(&b.name));
+        all &= names(options, mount, stop, &node, &sorted, &mut rows).await?;
     } else {
         let attributes = mount.attributes(&node).await?;
         match (visit.way.json, long) {

@@ -1,0 +1,28 @@
+//! What every target with locks does with its lock server: how the lock server begins, and which facts
+//! of callbacks reach it. What the locks protect, and when a request waits for them, is each target's own.
+
+use ldlm::server::{LockServer, Values};
+use ldlm::space::Config;
+use ptlrpc::Rpc;
+
+use crate::targets::CallbackFact;
+
+/// The lock server of a target that has not begun.
+pub(crate) fn idle(values: Values) -> LockServer {
+    LockServer::new(Config::new(0), values, false)
+}
+
+/// The lock server of a target that begins. `recovers`: clients of an earlier start are awaited.
+pub(crate) fn begun(values: Values, recovers: bool, rpc: &mut Rpc<'_, '_>) -> LockServer {
+    let mut config = Config::new(rpc.seed());
+    config.enqueue_min = rpc.tunables().ldlm_enqueue_min;
+    LockServer::new(config, values, recovers)
+}
+
+/// Reports a fact of a callback. `false`: the callback is not one of this lock server.
+pub(crate) fn report(locks: &mut LockServer, fact: &CallbackFact, rpc: &mut Rpc<'_, '_>) -> bool {
+    match fact {
+        CallbackFact::Again(call) => locks.called_again(*call, rpc),
+        CallbackFact::Ended(call, result) => locks.called(*call, result, rpc),
+    }
+}
