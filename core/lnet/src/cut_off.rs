@@ -6,7 +6,7 @@
 //! [`LASTING`], if another interface of ours reaches it. The peer does what it does when a link is lost
 //! (D-45): it prefers the other interfaces, and pings this one until it answers.
 //!
-//! The loss of a link is announced to all at once (`ping.rs`), and to such peers again. What they had in hand
+//! The loss of a link is announced to all at once (`ping.rs`), and again to such peers that are in touch. What they had in hand
 //! undoes the first announcement: a message that they read late from the interface is a sign that it is up
 //! (S-81), and a REPLY that they have written to it makes it healthy, whatever its status (H-9). Since only
 //! a status that changes costs health, the announcement is withdrawn for a moment and then repeated.
@@ -49,28 +49,54 @@ enum Says {
     Down,
 }
 
+/// A peer that was not heard for so long before a link was lost has nothing in hand that undoes its announcement.
+const IN_TOUCH: Duration = Duration::from_millis(500);
+
 impl Node {
-    /// A link is lost and announced: plans the `nth` step of repeating that.
-    pub(crate) fn plan_reminder(&mut self, now: Instant, nth: u64) {
-        let step = usize::try_from(nth).ok().and_then(|nth| REMINDERS.get(nth));
-        if let Some((after, _)) = step.filter(|_| self.tunables.conduct.repeats_announcements) {
-            self.timers.set(Timer::Remind(nth), now + *after);
+    /// The loss of a link has been announced: it will be again, to those for which it may be undone.
+    pub(crate) fn plan_reminders(&mut self, now: Instant) {
+        if !self.tunables.conduct.repeats_announcements {
+            return;
+        }
+        // Of an earlier loss no step is left: its last one would end this.
+        for nth in 0..REMINDERS.len() as u64 {
+            self.timers.stop(Timer::Remind(nth));
+        }
+        self.rails.withdrawn = false;
+        let in_touch = |id: &PeerId| self.is_blind(*id) && self.is_in_touch(now, *id);
+        let found = self.peers.by_age.values().copied().filter(in_touch).collect();
+        self.rails.reminded = found;
+        self.plan_reminder(now, 0);
+    }
+
+    /// Plans the `nth` step of that.
+    fn plan_reminder(&mut self, now: Instant, nth: u64) {
+        match usize::try_from(nth).ok().and_then(|nth| REMINDERS.get(nth)) {
+            Some((after, _)) => self.timers.set(Timer::Remind(nth), now + *after),
+            None => self.rails.reminded.clear(),
         }
     }
 
-    /// Takes a step of announcing once more which links are lost, to those for which it may be undone.
+    /// Takes a step of announcing once more which links are lost.
     pub(crate) fn remind(&mut self, now: Instant, nth: u64) {
         let step = usize::try_from(nth).ok().and_then(|nth| REMINDERS.get(nth));
         let is_lost = self.nis.values().any(|ni| ni.fatal);
         self.rails.withdrawn = is_lost && step.is_some_and(|(_, says)| *says == Says::Up);
-        let blind: Vec<PeerId> =
-            self.peers.by_age.values().copied().filter(|id| self.is_blind(*id)).collect();
-        for peer in blind {
+        let peers: Vec<PeerId> = self.rails.reminded.iter().copied().collect();
+        for peer in peers {
             self.query(now, peer, Cause::Changed { force: true });
         }
         if is_lost {
             self.plan_reminder(now, nth + 1);
+        } else {
+            self.rails.reminded.clear();
         }
+    }
+
+    fn is_in_touch(&self, now: Instant, id: PeerId) -> bool {
+        let nis = self.peers.peers.get(id).into_iter().flat_map(|peer| peer.nis());
+        let mut heard = nis.filter_map(|ni| self.peers.nis.get(ni)?.last_alive);
+        heard.any(|at| now < at + IN_TOUCH)
     }
 
     /// The doubt about a rail has changed: a silence counts when it has lasted, its end at once.
@@ -132,7 +158,7 @@ impl Node {
 
     /// The ping data that peer `id` receives by a push.
     pub(crate) fn announcement_for(&self, id: PeerId) -> Arc<[u8]> {
-        let is_withdrawn = self.rails.withdrawn && self.is_blind(id);
+        let is_withdrawn = self.rails.withdrawn && self.rails.reminded.contains(&id);
         let otherwise = |ni: NiId, lost: bool| {
             if is_withdrawn && lost {
                 Some(NiStatus::UP)

@@ -85,7 +85,6 @@ impl Node {
         let is_announced_now = self.announce_link(now);
         if fatal {
             self.penalize(now, id);
-            self.plan_reminder(now, 0);
         } else if is_announced_now {
             // D-7, as recorded: announced at once with the status in place, and with the next
             // number afterwards.

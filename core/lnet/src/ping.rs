@@ -69,6 +69,9 @@ impl Node {
         } else {
             self.announce(now, false);
         }
+        if self.nis.values().any(|ni| ni.fatal) {
+            self.plan_reminders(now);
+        }
     }
 
     /// Announces a changed status of interfaces to peers (H-92).

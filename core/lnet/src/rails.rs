@@ -13,7 +13,9 @@ pub(crate) struct Rails {
     doubted: BTreeMap<(NiId, PeerNiId), (Doubt, Instant)>,
     /// Interfaces of ours that these peers don't reach, as last decided (`cut_off.rs`).
     pub(crate) cut_off: BTreeSet<(PeerId, NiId)>,
-    /// Whether the loss of links is not announced at the moment, to be news again (`cut_off.rs`).
+    /// The peers to which the loss of a link is being announced again (`cut_off.rs`).
+    pub(crate) reminded: BTreeSet<PeerId>,
+    /// Whether the loss of links is withdrawn from these at the moment, to be news again.
     pub(crate) withdrawn: bool,
     /// Messages that were taken off a rail unsent.
     moved: u64,

@@ -65,7 +65,15 @@ fn a_kernel_node_leaves_an_interface_that_it_does_not_reach_and_returns_to_it() 
 
 /// The first node's second interface has lost its link, and the second node has been notified.
 fn with_a_lost_link(profile: Profile) -> World {
+    with_a_link_lost_after(profile, ms(0))
+}
+
+/// The same when it has been quiet for so long.
+fn with_a_link_lost_after(profile: Profile, quiet: Duration) -> World {
     let mut w = beside(profile);
+    w.put(1, A[0], 1, true);
+    w.run(ms(1));
+    w.run(quiet);
     let (id, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[1])).unwrap();
     let id = *id;
     w.hosts[0].node.link_changed(w.now, id, Link::Down);
@@ -100,6 +108,14 @@ fn an_interface_without_link_that_a_late_reply_made_healthy_is_left_again() {
     assert_eq!((up(&w), w.peer_health(1, A[1])), ([true, false], 900));
     w.secs(1);
     assert_eq!(up(&w), [true, false], "the last word is the truth");
+}
+
+#[test]
+fn a_node_that_had_nothing_in_hand_is_notified_of_a_lost_link_once() {
+    let mut w = with_a_link_lost_after(Profile::Kernel, ms(600));
+    w.hosts[0].sent.clear();
+    w.run(ms(700));
+    assert!(w.hosts[0].sent.is_empty(), "{:?}", w.pairs(0));
 }
 
 #[test]
