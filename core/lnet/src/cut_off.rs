@@ -6,10 +6,10 @@
 //! [`LASTING`], if another interface of ours reaches it. The peer does what it does when a link is lost
 //! (D-45): it prefers the other interfaces, and pings this one until it answers.
 //!
-//! The loss of a link is announced to all at once (`ping.rs`), and again to such peers that are in touch. What they had in hand
-//! undoes the first announcement: a message that they read late from the interface is a sign that it is up
-//! (S-81), and a REPLY that they have written to it makes it healthy, whatever its status (H-9). Since only
-//! a status that changes costs health, the announcement is withdrawn for a moment and then repeated.
+//! The loss of a link is announced to all at once (`ping.rs`), and again to such peers that are in touch. What
+//! they had in hand undoes the first announcement: a message that they read late from the interface is a sign
+//! that it is up (S-81), and a REPLY that they have written to it makes it healthy, whatever its status (H-9).
+//! Since only a status that changes costs health, the announcement is withdrawn for a moment and repeated.
 //!
 //! What is announced of rails is for one peer alone: others may well reach the interface, and what they receive
 //! is the condition of the link (`ping.rs`).
@@ -49,6 +49,10 @@ enum Says {
     Down,
 }
 
+fn reminder(nth: u64) -> Option<(Duration, Says)> {
+    REMINDERS.get(usize::try_from(nth).ok()?).copied()
+}
+
 /// A peer that was not heard for so long before a link was lost has nothing in hand that undoes its announcement.
 const IN_TOUCH: Duration = Duration::from_millis(500);
 
@@ -71,17 +75,16 @@ impl Node {
 
     /// Plans the `nth` step of that.
     fn plan_reminder(&mut self, now: Instant, nth: u64) {
-        match usize::try_from(nth).ok().and_then(|nth| REMINDERS.get(nth)) {
-            Some((after, _)) => self.timers.set(Timer::Remind(nth), now + *after),
+        match reminder(nth) {
+            Some((after, _)) => self.timers.set(Timer::Remind(nth), now + after),
             None => self.rails.reminded.clear(),
         }
     }
 
     /// Takes a step of announcing once more which links are lost.
     pub(crate) fn remind(&mut self, now: Instant, nth: u64) {
-        let step = usize::try_from(nth).ok().and_then(|nth| REMINDERS.get(nth));
         let is_lost = self.nis.values().any(|ni| ni.fatal);
-        self.rails.withdrawn = is_lost && step.is_some_and(|(_, says)| *says == Says::Up);
+        self.rails.withdrawn = is_lost && reminder(nth).is_some_and(|(_, says)| says == Says::Up);
         let peers: Vec<PeerId> = self.rails.reminded.iter().copied().collect();
         for peer in peers {
             self.query(now, peer, Cause::Changed { force: true });

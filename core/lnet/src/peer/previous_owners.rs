@@ -52,7 +52,7 @@ impl Peers {
 
     /// Redirects a message for a released NID to its previous owner.
     pub(crate) fn follow(&self, now: Instant, msg: &mut Msg) {
-        let is_users = matches!(msg.role, Role::Request | Role::Copy);
+        let is_users = matches!(msg.role, Role::Request | Role::Copy | Role::Repeat);
         if !is_users || is_internal(&msg.hdr.kind) || self.find(msg.hdr.dst).is_some() {
             return;
         }

@@ -111,6 +111,24 @@ fn an_interface_without_link_that_a_late_reply_made_healthy_is_left_again() {
 }
 
 #[test]
+fn a_link_that_is_lost_again_is_announced_again_from_the_beginning() {
+    let mut w = with_a_lost_link(Profile::Kernel);
+    w.run(ms(550));
+    let (&id, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[1])).unwrap();
+    for link in [Link::Up, Link::Down] {
+        w.hosts[0].node.link_changed(w.now, id, link);
+        w.run(ms(10));
+    }
+    assert_eq!(up(&w), [true, false]);
+    // The steps of the first loss would have ended meanwhile.
+    w.run(ms(120));
+    w.hosts[1].node.set_peer_ni_health(w.now, Some(nid(A[1])), 1000);
+    w.run(ms(150));
+    assert!(w.peer_health(1, A[1]) < 1000);
+    assert_eq!(up(&w), [true, false]);
+}
+
+#[test]
 fn a_node_that_had_nothing_in_hand_is_notified_of_a_lost_link_once() {
     let mut w = with_a_link_lost_after(Profile::Kernel, ms(600));
     w.hosts[0].sent.clear();

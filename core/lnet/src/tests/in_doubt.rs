@@ -173,6 +173,22 @@ fn messages_stay_where_all_interfaces_of_their_peer_are_announced_as_down() {
 }
 
 #[test]
+fn an_interface_that_its_node_removes_gives_back_what_is_in_doubt() {
+    let mut w = pair(Profile::Default);
+    lose_first(&mut w, is_put);
+    w.put(0, B[0], 7, false);
+    w.run(MS * 10);
+    let rail = rail_of(A, &w, &w.in_doubt[0].1);
+    let (&id, _) = w.hosts[1].nids.iter().find(|(_, n)| **n == nid(B[rail])).unwrap();
+    w.hosts[1].node.leave_ni(w.now, id);
+    w.hosts[1].node.del_ni(w.now, id).unwrap();
+    w.hosts[1].nids.remove(&id);
+    w.run(MS * 20);
+    assert_eq!((delivered(&w, 7), duplicates(&w, 1)), (1, 0));
+    assert!(w.in_doubt.is_empty() && is_empty(&w));
+}
+
+#[test]
 fn a_message_that_arrived_and_was_in_doubt_is_delivered_once() {
     for what in 0..3 {
         let mut w = pair(Profile::Default);
