@@ -36,6 +36,8 @@ pub struct MioStreams {
     free: Vec<u32>,
     /// Namespaces that interfaces are in, and how many of them.
     namespaces: BTreeMap<NamespaceId, (Namespace, usize)>,
+    /// Whether this process may take back that a socket uses one device; not tried yet if `None`.
+    may_release: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,7 @@ impl MioStreams {
             entries: Vec::new(),
             free: Vec::new(),
             namespaces: BTreeMap::new(),
+            may_release: None,
         }
     }
 
@@ -216,6 +219,9 @@ impl Streams for MioStreams {
             let local = scoped(SocketAddr::new(from.addr, port), from.interface);
             let socket = socket(to)?;
             set_options(SockRef::from(&socket), local, options);
+            if let Some(device) = from.device {
+                socket.bind_device(Some(device.as_bytes()))?;
+            }
             if port == 0 {
                 sys::bind_address_no_port(socket.as_raw_fd())?;
             } else {
@@ -315,6 +321,15 @@ impl Streams for MioStreams {
         (size(socket.send_buffer_size()), size(socket.recv_buffer_size()))
     }
 
+    fn keep_to(&mut self, stream: StreamId, device: Option<&str>) -> Result<(), Errno> {
+        let may_release = *self.may_release.get_or_insert_with(may_release);
+        let socket = SockRef::from(self.stream(stream).ok_or(EBADF)?);
+        if device.is_some() && !may_release {
+            return Err(Errno::EPERM);
+        }
+        socket.bind_device(device.map(str::as_bytes)).map_err(|e| errno(&e))
+    }
+
     fn close(&mut self, stream: StreamId, reset: bool) {
         let Some(socket) = self.stream(stream) else { return };
         if reset {
@@ -330,6 +345,17 @@ fn socket(of: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(of), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+/// Whether the system lets this process take a socket from its device again. Everybody may put one
+/// there.
+fn may_release() -> bool {
+    let try_it = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+        socket.bind_device(Some(b"lo"))?;
+        socket.bind_device(None)
+    };
+    try_it().inspect_err(|error| tracing::debug!(%error, "sockets don't stay on devices")).is_ok()
 }
 
 /// Settings that help but don't decide whether messages flow: a system that refuses one is no reason

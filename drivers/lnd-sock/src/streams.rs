@@ -96,6 +96,9 @@ pub struct Origin<'a> {
     pub privileged: bool,
     /// The namespace that the address is in, if it is another one than usual.
     pub namespace: Option<NamespaceId>,
+    /// The one device that the stream may use, whatever the system's routes say; see
+    /// [`Streams::keep_to`].
+    pub device: Option<&'a str>,
 }
 
 /// A stream that came in.
@@ -189,6 +192,16 @@ pub trait Streams {
 
     /// Sizes of send and receive buffer in bytes, for listings.
     fn buffers(&self, stream: StreamId) -> (u32, u32);
+
+    /// From here on the stream uses one device alone, whatever the system's routes say; `None`: the
+    /// routes decide again.
+    ///
+    /// # Errors
+    /// `EPERM`: not permitted to this process, which could not take it back. `EOPNOTSUPP` where there are
+    /// no devices. What the system says.
+    fn keep_to(&mut self, _stream: StreamId, _device: Option<&str>) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
 
     /// Closes the stream. With `reset` the other end sees a reset whatever was still on the way,
     /// otherwise an end of file (or a reset, if bytes that arrived were never read).

@@ -69,13 +69,14 @@ impl Interface {
         self.addresses.iter().any(|a| a.ip == ip || (self.loopback && same_network(a, ip)))
     }
 
+    /// Packets can leave by it.
+    pub(crate) const fn is_working(&self) -> bool {
+        self.up && self.operational && self.carrier
+    }
+
     /// Usable or not, for an NI with address `ip` (K-60).
     fn link(&self, ip: IpAddr) -> Link {
-        if self.up && self.operational && self.carrier && self.has_address(ip) {
-            Link::Up
-        } else {
-            Link::Down
-        }
+        if self.is_working() && self.has_address(ip) { Link::Up } else { Link::Down }
     }
 }
 
@@ -151,15 +152,24 @@ impl Interfaces {
         exact.or_else(|| self.iter().find(|i| i.has_address(ip)))
     }
 
-    /// The condition of an NI with address `ip`, on `device` if it was configured by that name
-    /// (K-60). A device that is gone is down, and so is an address that no device has.
-    pub(crate) fn link(&self, device: Option<&str>, ip: IpAddr) -> Link {
-        let on = match device {
+    /// The interface with the kernel's number `index`.
+    pub(crate) fn numbered(&self, index: u32) -> Option<&Interface> {
+        self.0.get(&index)
+    }
+
+    /// The device of an NI with address `ip`, which was configured by the name `device`.
+    pub(crate) fn on(&self, device: Option<&str>, ip: IpAddr) -> Option<&Interface> {
+        match device {
             // An alias is an address of the device before the colon.
             Some(name) => self.named(name.split(':').next().unwrap_or(name)),
             None => self.with_address(ip),
-        };
-        on.map_or(Link::Down, |i| i.link(ip))
+        }
+    }
+
+    /// The condition of an NI with address `ip`, on `device` if it was configured by that name
+    /// (K-60). A device that is gone is down, and so is an address that no device has.
+    pub(crate) fn link(&self, device: Option<&str>, ip: IpAddr) -> Link {
+        self.on(device, ip).map_or(Link::Down, |i| i.link(ip))
     }
 
     fn dump(&mut self, socket: &Socket, request: RouteNetlinkMessage) -> io::Result<()> {
@@ -250,7 +260,7 @@ impl Interfaces {
 }
 
 /// A netlink socket, which belongs to the namespace that it is made in.
-fn route_socket(namespace: Option<&Namespace>) -> io::Result<Socket> {
+pub(crate) fn route_socket(namespace: Option<&Namespace>) -> io::Result<Socket> {
     match namespace {
         None => Socket::new(NETLINK_ROUTE),
         Some(namespace) => namespace.within(|| Socket::new(NETLINK_ROUTE))?,
@@ -263,7 +273,7 @@ fn is_plain(m: &LinkMessage) -> bool {
 }
 
 /// The messages of a datagram; what can't be parsed is left out.
-fn messages(bytes: &[u8]) -> impl Iterator<Item = NetlinkPayload<RouteNetlinkMessage>> {
+pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = NetlinkPayload<RouteNetlinkMessage>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         loop {

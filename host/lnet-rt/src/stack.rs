@@ -82,12 +82,12 @@ pub(crate) struct DriverSlot {
 }
 
 /// What an interface stands on, and how it was last.
-struct Watched {
-    device: Option<String>,
-    ip: IpAddr,
-    link: Link,
+pub(crate) struct Watched {
+    pub(crate) device: Option<String>,
+    pub(crate) ip: IpAddr,
+    pub(crate) link: Link,
     /// Its network namespace, if it is another one than the stack's.
-    namespace: Option<Namespace>,
+    pub(crate) namespace: Option<Namespace>,
 }
 
 /// What a stack counts about itself. The node's and the drivers' counters are theirs.
@@ -129,10 +129,10 @@ pub struct Stack {
     /// The machine's interfaces; `None` where the system gives no netlink socket.
     /// One for the stack's own network namespace, if the system has netlink, and one for each other one
     /// that interfaces are in.
-    monitors: Vec<Monitor>,
+    pub(crate) monitors: Vec<Monitor>,
     pub(crate) monitor_ready: bool,
     /// Interfaces of the node that stand on one of the machine's.
-    watched: BTreeMap<NiId, Watched>,
+    pub(crate) watched: BTreeMap<NiId, Watched>,
     /// The names that the TCP driver's streams have for the namespaces of interfaces.
     pub(crate) namespaces: BTreeMap<NiId, NamespaceId>,
     pub(crate) mem: Regions,
@@ -351,13 +351,13 @@ impl Stack {
 
     /// Watches an interface no longer, nor a namespace that has no other one.
     fn unwatch(&mut self, ni: NiId) {
-        let Some(Watched { namespace: Some(namespace), .. }) = self.watched.remove(&ni) else {
-            return;
-        };
-        let one = Some(&namespace);
-        if !self.watched.values().any(|w| w.namespace.as_ref() == one) {
+        let Some(gone) = self.watched.remove(&ni) else { return };
+        let one = gone.namespace.as_ref();
+        if one.is_some() && !self.watched.values().any(|w| w.namespace.as_ref() == one) {
             self.monitors.retain(|m| !m.is_of(one));
         }
+        // It may have been the one with the lost link.
+        self.find_detours();
     }
 
     /// Takes in what netlink has to say.
@@ -372,6 +372,7 @@ impl Stack {
             return;
         }
         self.unfinished = true;
+        let mut links_changed = false;
         for (ni, w) in &mut self.watched {
             let monitor = self.monitors.iter().find(|m| m.is_of(w.namespace.as_ref()));
             let Some(monitor) = monitor else { continue };
@@ -379,6 +380,7 @@ impl Stack {
             if link != w.link {
                 tracing::info!(ip = %w.ip, ?link, "interface");
                 w.link = link;
+                links_changed = true;
                 // The driver first: what the node then sends finds it ready.
                 if let Some(id) = self.ni_driver.get(*ni) {
                     let driver = self.drivers[usize::from(id.0)].driver.get_mut();
@@ -386,6 +388,9 @@ impl Stack {
                 }
                 self.node.link_changed(now, *ni, link);
             }
+        }
+        if links_changed {
+            self.find_detours();
         }
     }
 

@@ -214,6 +214,7 @@ impl<S: Streams> SockDriver<S> {
             interface: ni.interface.as_deref(),
             privileged,
             namespace: ni.namespace,
+            device: ni.kept.device_for(peer.addr),
         };
         let privileged = self.config.is_privileged() && !self.unprivileged;
         let stream = match self.streams.connect(from(privileged), remote, &ni.options) {

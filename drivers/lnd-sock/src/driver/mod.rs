@@ -7,6 +7,7 @@
 mod accept;
 mod close;
 mod conn;
+mod detour;
 mod dial;
 mod faults;
 mod handshake;
@@ -36,6 +37,7 @@ use crate::tunables::{AcceptMode, CONNS_PER_PEER_MAX, SockConfig, Suspicion, Tim
 use crate::upper::Upper;
 
 use conn::{Conn, Recent};
+use detour::Kept;
 use refused::Turned;
 
 /// An interface to be served.
@@ -76,6 +78,8 @@ struct Ni {
     listening: bool,
     /// Cut by a test: see `faults.rs`.
     blocked: bool,
+    /// Whose streams stay on its device.
+    kept: Kept,
     traffic: Traffic,
     /// The peers that messages went to, by the node's names for their interfaces; some may be gone.
     peers: SecondaryMap<PeerNiId, PeerKey>,
@@ -261,6 +265,7 @@ impl<S: Streams> SockDriver<S> {
             timeout: start.lnd_timeout,
             listening: false,
             blocked: false,
+            kept: Kept::default(),
             traffic: Traffic::default(),
             peers: SecondaryMap::new(),
         };

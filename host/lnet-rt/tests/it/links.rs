@@ -4,11 +4,14 @@ use std::thread;
 use std::time::Duration;
 
 use lnet_rt::{NodeBuilder, NodeHandle};
-use netns::{Port, World};
+use lnet_types::{Net, Nid};
+use netns::{Host, Port, World};
 
-/// Whether the interface with address `ip` is up, as the node sees it.
-fn up(node: &NodeHandle, ip: &str) -> bool {
-    let nid = format!("{ip}@tcp").parse().unwrap();
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether an interface is up, as the node sees it.
+fn up(node: &NodeHandle, nid: &str) -> bool {
+    let nid = nid.parse().unwrap();
     node.call(move |stack, _| {
         let nets = stack.node().net_views();
         nets.iter().flat_map(|n| &n.nis).find(|ni| ni.nid == nid).map(|ni| !ni.fatal)
@@ -18,14 +21,14 @@ fn up(node: &NodeHandle, ip: &str) -> bool {
     .expect("no such interface")
 }
 
-fn becomes(node: &NodeHandle, ip: &str, expected: bool) {
+fn becomes(node: &NodeHandle, nid: &str, expected: bool) {
     for _ in 0..2000 {
-        if up(node, ip) == expected {
+        if up(node, nid) == expected {
             return;
         }
         thread::sleep(Duration::from_millis(5));
     }
-    panic!("{ip} did not become {}", if expected { "up" } else { "down" });
+    panic!("{nid} did not become {}", if expected { "up" } else { "down" });
 }
 
 #[test]
@@ -35,25 +38,88 @@ fn links_and_addresses_that_come_and_go_are_reported_to_the_node() {
         Err(why) => return netns::skipped("interfaces follow their links", why),
     };
     let (a, b) = (world.host("a").unwrap(), world.host("b").unwrap());
-    let (ip, cidr) = ("10.78.0.2", "10.78.0.2/24");
+    let (nid, ip, cidr) = ("10.78.0.2@tcp", "10.78.0.2", "10.78.0.2/24");
     world
         .segment(&[Port::new(&a, "eth0", &[cidr]), Port::new(&b, "eth0", &["10.78.0.3/24"])])
         .unwrap();
     let node = a.enter(|| NodeBuilder::new().tcp(ip.parse().unwrap(), 7988).start().unwrap());
-    becomes(&node, ip, true);
+    becomes(&node, nid, true);
     a.link_down("eth0").unwrap();
-    becomes(&node, ip, false);
+    becomes(&node, nid, false);
     a.link_up("eth0").unwrap();
-    becomes(&node, ip, true);
+    becomes(&node, nid, true);
     b.link_down("eth0").unwrap();
-    becomes(&node, ip, false);
+    becomes(&node, nid, false);
     b.link_up("eth0").unwrap();
-    becomes(&node, ip, true);
+    becomes(&node, nid, true);
     a.address_del("eth0", cidr).unwrap();
-    becomes(&node, ip, false);
+    becomes(&node, nid, false);
     a.address_add("eth0", cidr).unwrap();
-    becomes(&node, ip, true);
+    becomes(&node, nid, true);
     let seen = node.call(|stack, _| stack.interfaces()).blocking().unwrap().unwrap();
     let eth0 = seen.named("eth0").unwrap();
     assert_eq!(eth0.addresses.iter().filter(|a| a.ip.to_string() == ip).count(), 1, "{eth0:?}");
+}
+
+/// Streams from the first rail's interface to the second rail's address leave, by the routes, over the
+/// second rail.
+#[test]
+fn a_lost_link_costs_no_way_of_an_interface_whose_own_link_is_up() {
+    let world = match World::new("detours") {
+        Ok(world) => world,
+        Err(why) => return netns::skipped("streams stay on the device of their interface", why),
+    };
+    let (a, b) = (world.host("a").unwrap(), world.host("b").unwrap());
+    let rails = ["eth0", "eth1"].map(|device| {
+        let rail = device.trim_start_matches("eth");
+        let cidr = |host| format!("10.78.{rail}.{host}/24");
+        let (one, two) = (cidr(2), cidr(3));
+        let switch =
+            world.switch(&[Port::new(&a, device, &[&one]), Port::new(&b, device, &[&two])]);
+        switch.unwrap()
+    });
+    let node = |host: &Host, nis: &[(&str, &str)]| {
+        let mut builder = NodeBuilder::new();
+        for (net, ip) in nis {
+            builder = builder.tcp_on(net.parse().unwrap(), ip.parse().unwrap(), 7988);
+        }
+        host.enter(|| builder.start().unwrap())
+    };
+    // One way in all: between a's first rail and b's second one. The other network is there to be lost.
+    let near = node(&a, &[("tcp", "10.78.0.2"), ("tcp1", "10.78.1.2")]);
+    let far = node(&b, &[("tcp", "10.78.1.3")]);
+    let to: Nid = "10.78.1.3@tcp".parse().unwrap();
+    let back: Nid = "10.78.0.2@tcp".parse().unwrap();
+    let answered = |why: &str| {
+        near.ping(to, PATIENCE).blocking().unwrap_or_else(|e| panic!("{why}: {e}"));
+        far.ping(back, PATIENCE).blocking().unwrap_or_else(|e| panic!("{why}, back: {e}"));
+    };
+    // Whether streams stay on a device, as the system says it.
+    let kept = || {
+        let listed = a.run(["ss", "-Htn"]).unwrap();
+        String::from_utf8(listed.stdout).unwrap().contains("10.78.0.2%eth0")
+    };
+    answered("both links are up");
+    let second = "10.78.1.2@tcp1";
+    for round in 0..2 {
+        a.link_down("eth1").unwrap();
+        becomes(&near, second, false);
+        answered("the other link is lost");
+        assert!(kept());
+        // New streams as well.
+        near.call(|stack, now| stack.disconnect_tcp(now, Net::TCP, None, false))
+            .blocking()
+            .unwrap();
+        answered("the other link is lost, and streams are new");
+        a.link_up("eth1").unwrap();
+        becomes(&near, second, true);
+        assert!(!kept());
+        answered("the link is back");
+        // The port of the switch: routes stay, carrier goes.
+        rails[1].unplug(0).unwrap();
+        becomes(&near, second, false);
+        answered(if round == 0 { "no carrier" } else { "no carrier again" });
+        rails[1].plug_in(0).unwrap();
+        becomes(&near, second, true);
+    }
 }

@@ -379,7 +379,8 @@ impl Raw {
     /// Connects from `from` to `to`, port 988.
     pub(crate) fn connect(world: &World, from: IpAddr, to: IpAddr, privileged: bool) -> Self {
         let mut raw = Self::new(world);
-        let origin = Origin { addr: from, interface: None, privileged, namespace: None };
+        let origin =
+            Origin { addr: from, interface: None, privileged, namespace: None, device: None };
         let to = SocketAddr::new(to, 988);
         raw.stream = Some(raw.streams.connect(origin, to, &OPTIONS).expect("connected"));
         raw

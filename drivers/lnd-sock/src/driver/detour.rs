@@ -1,0 +1,73 @@
+//! Streams that stay on the device of their interface. Between interfaces of different IP networks the
+//! system's route leaves by the device that is in the peer's network, which need not be the one of the
+//! interface that a message was given to: a lost link then takes streams of interfaces with it whose own
+//! link is up. While that lasts they use their own device. Which ones those are is for the shell to find
+//! out (`lnet-rt`, `detour.rs`), for it knows the routes.
+
+use core::net::IpAddr;
+use std::collections::BTreeSet;
+
+use lnet_types::{Errno, NiId};
+
+use super::SockDriver;
+use super::conn::Phase;
+use crate::peer::ConnKey;
+use crate::streams::Streams;
+
+/// The peers' addresses to which the streams of an interface stay on its device.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    device: String,
+    addresses: BTreeSet<IpAddr>,
+}
+
+impl Kept {
+    /// The device for a stream to `to`; `None`: the routes decide.
+    pub(super) fn device_for(&self, to: IpAddr) -> Option<&str> {
+        self.addresses.contains(&to).then_some(self.device.as_str())
+    }
+}
+
+impl<S: Streams> SockDriver<S> {
+    /// The addresses of the peers that an interface has.
+    pub fn peer_addresses(&self, ni: NiId) -> BTreeSet<IpAddr> {
+        self.peers.iter().filter(|(_, peer)| peer.ni == ni).map(|(_, peer)| peer.addr).collect()
+    }
+
+    /// From here on streams between `ni` and these addresses stay on `device`, and routes decide about
+    /// all others again. Without the right to undo it nothing is done.
+    pub fn keep_to_device(&mut self, ni: NiId, device: &str, addresses: BTreeSet<IpAddr>) {
+        let Some(state) = self.nis.get_mut(ni) else { return };
+        if state.kept.addresses == addresses {
+            return;
+        }
+        let kept = Kept { device: device.to_owned(), addresses };
+        let before = core::mem::replace(&mut state.kept, kept);
+        let conns: Vec<(ConnKey, IpAddr)> = self
+            .conns
+            .iter()
+            .filter(|(_, conn)| conn.ni == ni && !matches!(conn.phase, Phase::Draining))
+            .map(|(key, conn)| (key, conn.remote.ip()))
+            .collect();
+        for (key, to) in conns {
+            let Some(kept) = self.nis.get(ni).map(|state| &state.kept) else { return };
+            let device = kept.device_for(to);
+            if device.is_some() == before.device_for(to).is_some() {
+                continue;
+            }
+            let Some(stream) = self.conns.get(key).map(|conn| conn.stream) else { continue };
+            match self.streams.keep_to(stream, device) {
+                Ok(()) => tracing::debug!(%to, ?device, "stream stays on a device"),
+                Err(errno @ (Errno::EPERM | Errno::EOPNOTSUPP)) => {
+                    tracing::debug!(%to, %errno, "streams follow the routes");
+                    if let Some(state) = self.nis.get_mut(ni) {
+                        state.kept = Kept::default();
+                    }
+                    return;
+                }
+                // The stream has ended, or its device is gone: reading and writing will tell.
+                Err(errno) => tracing::debug!(%to, ?device, %errno, "stream stays on a device"),
+            }
+        }
+    }
+}
