@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use lnet::Payload;
 use lnet_types::{Errno, Instant, IoVec, Memory, Nid, Span, iovec_slice};
-use lnet_wire::ib::{Frag, MSG_MAX, RdmaDesc};
+use lnet_wire::ib::{Frag, MSG_MAX, RdmaDesc, SERVICE};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use slotmap::{Key, SecondaryMap};
@@ -68,8 +68,6 @@ pub use device::{PortState, locked_limit};
 pub use error::OpenError;
 pub use registrations::PinStats;
 
-/// The service of the protocol (wire.md 7.1).
-pub const SERVICE: u16 = 987;
 /// Source ports that connections are asked for from, downwards; another one where the system does not
 /// allow these (wire.md 7.1).
 const PRIVILEGED: Range<u16> = 512..1024;

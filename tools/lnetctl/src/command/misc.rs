@@ -6,13 +6,17 @@ use std::process::{Command as Process, Stdio};
 
 use lnet_admin::{ClientError, Reply, Request};
 use lnet_config::{Style, Tree};
-use lnet_types::{Errno, Nid};
+use lnet_types::{Errno, NetType, Nid};
+use lnet_wire::ib;
 
 use super::nid_list;
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
 use crate::table::Command;
+
+/// What a service id of the TCP port space of the RDMA connection manager begins with.
+const TCP_PORT_SPACE: u64 = 0x0106 << 16;
 
 const CPT: Place = Place::library("manage", "cpt-of-nid");
 
@@ -45,9 +49,18 @@ pub(crate) fn cpt_of_nid(session: &mut Session<'_>, command: &Command, args: &Ar
     }
 }
 
-/// The InfiniBand service id, on nodes with that driver. This kind has none, and says what the
-/// original says where the driver is not loaded.
+/// The InfiniBand service id of the driver's port, as the 64 bits of it are sent. The driver comes with
+/// the first network of its kind; without one this says what the original says where it is not loaded.
 pub(crate) fn service_id(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
+    let nets = session.ask(&Request::NetShow { net: None, detail: false });
+    if let Ok(Reply::Nets(nets)) = nets
+        && nets.iter().any(|net| net.net.kind == NetType::O2IB)
+    {
+        let id = TCP_PORT_SPACE | u64::from(ib::SERVICE);
+        let value = Tree::plain(format_args!("{:#018x}", id.swap_bytes()));
+        session.print(&Tree::map([("service_id", Tree::map([("value", value)]))]), Style::Classic);
+        return 0;
+    }
     let errno = Errno::ENOENT;
     session.err_line("error:");
     session.err_line(format_args!(
@@ -55,7 +68,7 @@ pub(crate) fn service_id(session: &mut Session<'_>, _: &Command, _: &Args) -> i3
         errno.negative()
     ));
     if session.explain {
-        session.err_line("# there is no InfiniBand driver here");
+        session.err_line("# there is no o2ib network on this node");
     }
     Errno::ENOMSG.negative()
 }

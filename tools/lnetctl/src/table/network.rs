@@ -256,7 +256,7 @@ pub(super) const SERVICE_ID: Entry = Entry::Command(Command {
     path: "service-id",
     options: &[],
     operands: NO_OPERANDS,
-    summary: "show the service id of InfiniBand networks, for which there is no driver here",
+    summary: "show the service id of RDMA connections, on a node with an o2ib network",
     help_code: 1,
     run: misc::service_id,
 });

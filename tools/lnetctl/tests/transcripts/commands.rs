@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lnet_admin::{
-    AdminError, Ask, ClientError, FaultAction, PeerNiSnapshot, PeerNiState, PeerPage, PeerSnapshot,
-    Reply, Request, TimerSnapshot,
+    AdminError, Ask, ClientError, FaultAction, NetSnapshot, PeerNiSnapshot, PeerNiState, PeerPage,
+    PeerSnapshot, Reply, Request, TimerSnapshot,
 };
 use lnet_types::{Errno, Nid};
 use lnetctl::Session;
@@ -495,7 +495,26 @@ fn a_service_id_is_refused_as_where_the_driver_is_not_loaded() {
     let mut session = Session::new(&mut node);
     let code = lnetctl::run(&mut session, &["service-id".to_owned()]) & 0xff;
     assert_eq!((session.out, session.err, code), (recorded.out, recorded.err, recorded.exit));
-    assert_eq!(node.asked, []);
+}
+
+#[test]
+fn c_misc_1_the_service_id_is_that_of_the_rdma_drivers_port() {
+    struct WithRdma;
+    impl Ask for WithRdma {
+        fn ask_within(&mut self, _: &Request, _: Duration) -> Result<Reply, ClientError> {
+            Ok(Reply::Nets(vec![NetSnapshot {
+                net: "o2ib3".parse().unwrap(),
+                nis: Vec::new(),
+                sum: None,
+                accept_from: Vec::new(),
+                refused: Vec::new(),
+            }]))
+        }
+    }
+    let mut node = WithRdma;
+    let mut session = Session::new(&mut node);
+    assert_eq!(lnetctl::run(&mut session, &["service-id".to_owned()]), 0);
+    assert_eq!(session.out, "service_id:\n    value: 0xdb03060100000000\n");
 }
 
 #[test]
