@@ -157,10 +157,24 @@ impl Conn {
     }
 }
 
+impl Up {
+    /// Something is on its way that must make progress within `timeout`. When to look for the first time,
+    /// if nothing was on the way before: four times within the limit (K-35).
+    #[inline]
+    pub(super) fn expect_progress(&mut self, now: Instant, timeout: Duration) -> Option<Instant> {
+        self.patience = self.patience.max(timeout);
+        if self.tx_deadline != Instant::FAR_FUTURE {
+            return None;
+        }
+        self.tx_deadline = now + self.patience;
+        Some(now + self.patience / 4)
+    }
+}
+
 /// The connections that were busy lately, for callers that spin. Small, because each costs a read
 /// per round.
 #[derive(Debug, Default)]
-pub(super) struct Recent([Option<(ConnKey, u16)>; RECENT]);
+pub(super) struct Recent(SmallVec<[(ConnKey, u16); RECENT]>);
 
 /// Connections watched while spinning.
 const RECENT: usize = 8;
