@@ -137,6 +137,7 @@ impl Stack {
             Wait::Block => None,
         };
         let nothing_to_wait_for = self.unfinished
+            || !self.commands.is_empty()
             || self.is_stopped()
             || !self.events.is_empty()
             || !self.reports.is_empty();
@@ -206,11 +207,20 @@ impl Stack {
     }
 
     fn obey(&mut self) -> bool {
-        for n in 0..COMMANDS_PER_TURN {
-            let Some(command) = self.mailbox.pop() else { return n > 0 };
+        if self.commands.is_empty() {
+            self.mailbox.take(&mut self.commands);
+        }
+        if self.commands.is_empty() {
+            return false;
+        }
+        for _ in 0..COMMANDS_PER_TURN {
+            let Some(command) = self.commands.pop_front() else { break };
             self.execute(command);
         }
-        self.unfinished = true;
+        if self.commands.is_empty() {
+            // What a flood has made of it is given back.
+            self.commands.shrink_to(2 * COMMANDS_PER_TURN);
+        }
         true
     }
 

@@ -153,6 +153,8 @@ pub struct Stack {
     /// Ends of pings and discoveries that the caller asked for.
     pub(crate) reports: VecDeque<Report>,
     pub(crate) mailbox: Arc<Mailbox>,
+    /// Commands that were taken from there and not executed yet.
+    pub(crate) commands: VecDeque<Command>,
     pub(crate) poll: Poll,
     pub(crate) polled: Events,
     pub(crate) clock: Clock,
@@ -206,6 +208,7 @@ impl Stack {
             waiters: BTreeMap::new(),
             reports: VecDeque::new(),
             mailbox,
+            commands: VecDeque::new(),
             poll,
             polled: Events::with_capacity(1024),
             clock,
