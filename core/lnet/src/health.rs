@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use lnet_types::{Fault, HealthStatus, Instant, MsgId, NiId, PeerNiId};
 
+use crate::check::live;
 use crate::msg::Role;
 use crate::peer::cause::Cause;
 use crate::port::{HEALTH_MAX, PortId};
@@ -126,11 +127,16 @@ impl Node {
             Charge::None => {}
         }
         // An attempt without any time left would fail at once, and the next one too.
-        if self.tunables.conduct.deadline_per_attempt || now < deadline {
-            self.next_attempt(now, id, peer_ni, status)
-        } else {
-            Next::End
+        if !self.tunables.conduct.deadline_per_attempt && now >= deadline {
+            return Next::End;
         }
+        let Some(msg) = live!(self.msgs, id) else { return Next::End };
+        let attempt = (peer_ni, status);
+        let next = self.tables().next_attempt(now, msg, attempt, || self.can_repeat(msg));
+        if next == Next::Spent {
+            self.counts.resend_failed();
+        }
+        next
     }
 
     /// The object columns of H-14.

@@ -201,6 +201,10 @@ impl Notices {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.lost == 0
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Notice> {
         self.queue.pop_front().or_else(|| {
             let lost = core::mem::take(&mut self.lost);

@@ -57,6 +57,16 @@ impl Outbox {
         self.work.len()
     }
 
+    /// Whether something waits to be polled.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        !(self.outputs.is_empty()
+            && self.events.is_empty()
+            && self.reports.is_empty()
+            && self.lost_connections.is_empty()
+            && self.notices.is_empty())
+    }
+
     /// Gives an order to a driver.
     #[inline]
     pub(crate) fn order(&mut self, output: Output) {

@@ -11,6 +11,7 @@
 //! requests that wait for their answer); towards others it ends when its driver gives it up.
 
 use core::fmt;
+use std::collections::BTreeSet;
 
 use lnet_types::{Instant, MsgId, NiId, Nid, PeerId, PeerNiId};
 
@@ -106,12 +107,23 @@ impl Node {
     }
 
     /// An interface of a peer is about to be taken from it. What drivers have written to it and not seen
-    /// acknowledged is asked for while it has a name; the requests follow when its peer's other interfaces are
-    /// known ([`Self::repeat_from`]).
+    /// acknowledged is asked for while it has a name; the rest follows when its peer's other interfaces are
+    /// known ([`Self::leave_hops`]).
     pub(crate) fn leave_hop(&mut self, nid: Nid) -> Option<PeerNiId> {
         let hop = self.peers.find(nid).filter(|_| self.tunables.conduct.moves_waiting)?;
         self.reclaim_from_hop(hop);
         Some(hop)
+    }
+
+    /// Interfaces have been taken from their peer: what was to go by them goes by its others, and requests
+    /// that did go by them are repeated.
+    pub(crate) fn leave_hops(&mut self, now: Instant, gone: &BTreeSet<PeerNiId>) {
+        if gone.is_empty() {
+            return;
+        }
+        let goes_there = |msg: &Msg| msg.rail().is_some_and(|(_, hop)| gone.contains(&hop));
+        self.move_messages(now, |_, msg| goes_there(msg));
+        self.repeat_from(now, gone);
     }
 
     pub(crate) fn hop_of(&self, msg: &Msg) -> Option<PeerId> {

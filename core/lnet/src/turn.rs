@@ -73,6 +73,13 @@ impl Node {
         self.settle(now);
     }
 
+    /// Whether something waits to be polled: an event, an output, a report, a lost connection or a notice.
+    /// A host that spins asks this before all of them.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.outbox.has_news() || self.is_page_full()
+    }
+
     /// The next event for a user.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {

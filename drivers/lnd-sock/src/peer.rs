@@ -35,6 +35,8 @@ pub(crate) struct Peer {
     pub(crate) conns_per_peer: u8,
     /// Usable connections.
     pub(crate) conns: SmallVec<[ConnKey; 3]>,
+    /// How many of them are control connections.
+    pub(crate) controls: u32,
     /// Version and incarnation of all of them.
     pub(crate) session: Option<(Version, u64)>,
     /// The version that a refusal has taught us.
@@ -90,6 +92,7 @@ impl Peer {
             active: false,
             conns_per_peer,
             conns: SmallVec::new(),
+            controls: 0,
             session: None,
             taught: None,
             waiting: VecDeque::new(),

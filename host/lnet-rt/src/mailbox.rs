@@ -6,11 +6,11 @@ use core::cell::Cell;
 use core::convert::Infallible;
 use core::fmt;
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_queue::SegQueue;
 use mio::{Registry, Token, Waker};
 
 use crate::operation::Operation;
@@ -31,8 +31,11 @@ pub(crate) enum Command {
     Stop(Duration),
 }
 
+/// The queue is behind a lock, since the stack takes all of it at once: a command costs its caller the
+/// lock, and the stack nothing but reading it, one behind the other.
 pub(crate) struct Mailbox {
-    queue: SegQueue<Command>,
+    queue: Mutex<VecDeque<Command>>,
+    /// The length of the queue, for those who only look.
     waiting: AtomicUsize,
     /// The stack sleeps, or is about to, and needs to be woken.
     asleep: AtomicBool,
@@ -50,7 +53,7 @@ thread_local! {
 impl Mailbox {
     pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
         Ok(Self {
-            queue: SegQueue::new(),
+            queue: Mutex::new(VecDeque::new()),
             waiting: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -59,10 +62,17 @@ impl Mailbox {
         })
     }
 
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Command>> {
+        // No code that can panic runs under the lock, so a poisoned one is as good as any.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Queues a command that the limit does not apply to.
     pub(crate) fn push(&self, command: Command) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.queue.push(command);
+        let mut queue = self.lock();
+        queue.push_back(command);
+        self.waiting.store(queue.len(), Ordering::Relaxed);
+        drop(queue);
         // The stack sets `asleep`, then looks at the queue; here it is the other way round. With a
         // full fence on both sides at least one of the two sees the other.
         fence(Ordering::SeqCst);
@@ -85,17 +95,22 @@ impl Mailbox {
         self.waiting.load(Ordering::Relaxed) < COMMANDS_MAX
     }
 
-    pub(crate) fn pop(&self) -> Option<Command> {
-        let command = self.queue.pop()?;
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        Some(command)
+    /// Takes all commands in exchange for an empty queue, which gives its memory. One that is just being
+    /// queued may be missed, and is found at the next look: an empty queue costs one load.
+    pub(crate) fn take(&self, into: &mut VecDeque<Command>) {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut queue = self.lock();
+        core::mem::swap(&mut *queue, into);
+        self.waiting.store(queue.len(), Ordering::Relaxed);
     }
 
     /// Announces sleep. Returns false, and takes it back, if a command came in meanwhile.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        if self.queue.is_empty() {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
             return true;
         }
         self.wake_up();
@@ -113,7 +128,12 @@ impl Mailbox {
     }
 
     fn discard(&self) {
-        while self.pop().is_some() {}
+        let mut all = VecDeque::new();
+        let mut queue = self.lock();
+        core::mem::swap(&mut *queue, &mut all);
+        self.waiting.store(0, Ordering::Relaxed);
+        // Commands may queue others when they are dropped.
+        drop(queue);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -546,6 +546,9 @@ fn overlaps(frozen: &[Range<u64>], range: &Range<u64>) -> bool {
 /// `range` of a region as spans, each of which is at most 4 GiB long.
 pub(crate) fn spans(region: RegionId, range: Range<u64>) -> IoVec {
     let mut out = IoVec::new();
+    if let Ok(len @ 1..) = u32::try_from(range.end.saturating_sub(range.start)) {
+        return IoVec::from_buf([Span { region, len, offset: range.start }]);
+    }
     let mut offset = range.start;
     while offset < range.end {
         let len = (range.end - offset).min(u64::from(u32::MAX)) as u32;

@@ -21,7 +21,7 @@ enum State<T> {
     Abandoned,
 }
 
-pub(crate) struct Shared<T> {
+struct Shared<T> {
     state: Mutex<State<T>>,
     /// The sender's name for what the receiver waits for; 0 until it has one.
     key: AtomicU64,
@@ -32,25 +32,24 @@ impl<T> Shared<T> {
         // No code that can panic runs under the lock, so a poisoned one is as good as any.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    pub(crate) fn key(&self) -> u64 {
-        self.key.load(Ordering::Relaxed)
-    }
 }
 
-pub(crate) struct Sender<T>(Arc<Shared<T>>);
+/// `None` when it has sent.
+pub(crate) struct Sender<T>(Option<Arc<Shared<T>>>);
 
-pub(crate) struct Receiver<T>(Arc<Shared<T>>);
+/// `None` when it has its value, or will never have one.
+pub(crate) struct Receiver<T>(Option<Arc<Shared<T>>>);
 
 pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Shared { state: Mutex::new(State::Empty), key: AtomicU64::new(0) });
-    (Sender(Arc::clone(&shared)), Receiver(shared))
+    (Sender(Some(Arc::clone(&shared))), Receiver(Some(shared)))
 }
 
 impl<T> Sender<T> {
     /// Hands over the value, or gives it back if the receiver is gone.
-    pub(crate) fn send(self, value: T) -> Result<(), T> {
-        let mut state = self.0.lock();
+    pub(crate) fn send(mut self, value: T) -> Result<(), T> {
+        let Some(shared) = self.0.take() else { return Err(value) };
+        let mut state = shared.lock();
         match core::mem::replace(&mut *state, State::Closed) {
             State::Empty => *state = State::Done(value),
             State::Waiting(waker) => {
@@ -69,17 +68,20 @@ impl<T> Sender<T> {
     }
 
     pub(crate) fn set_key(&self, key: u64) {
-        self.0.key.store(key, Ordering::Relaxed);
+        if let Some(shared) = &self.0 {
+            shared.key.store(key, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn is_abandoned(&self) -> bool {
-        matches!(*self.0.lock(), State::Abandoned)
+        self.0.as_ref().is_some_and(|shared| matches!(*shared.lock(), State::Abandoned))
     }
 }
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let Some(shared) = &self.0 else { return };
+        let mut state = shared.lock();
         match core::mem::replace(&mut *state, State::Closed) {
             State::Waiting(waker) => {
                 drop(state);
@@ -92,13 +94,13 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    pub(crate) fn shared(&self) -> &Arc<Shared<T>> {
-        &self.0
-    }
-
-    /// Whether the other side may still be at work on it.
-    pub(crate) fn is_open(&self) -> bool {
-        matches!(*self.0.lock(), State::Empty | State::Waiting(_))
+    /// Gives up: the sender's name for what was waited for, if it may still be at work on it.
+    pub(crate) fn abandon(mut self) -> Option<u64> {
+        let shared = self.0.take()?;
+        let last = core::mem::replace(&mut *shared.lock(), State::Abandoned);
+        // In this order: the sender sets the key, then looks whether it is abandoned.
+        let key = shared.key.load(Ordering::Relaxed);
+        (matches!(last, State::Empty | State::Waiting(_)) && key != 0).then_some(key)
     }
 }
 
@@ -106,27 +108,32 @@ impl<T> Future for Receiver<T> {
     /// `None`: the sender went away.
     type Output = Option<T>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let mut state = self.0.lock();
-        match core::mem::replace(&mut *state, State::Closed) {
-            State::Done(value) => Poll::Ready(Some(value)),
-            State::Closed | State::Abandoned => Poll::Ready(None),
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let Some(shared) = &self.0 else { return Poll::Ready(None) };
+        let mut state = shared.lock();
+        let value = match core::mem::replace(&mut *state, State::Closed) {
+            State::Done(value) => Some(value),
+            State::Closed | State::Abandoned => None,
             State::Empty => {
                 *state = State::Waiting(cx.waker().clone());
-                Poll::Pending
+                return Poll::Pending;
             }
             State::Waiting(waker) => {
                 let waker = if waker.will_wake(cx.waker()) { waker } else { cx.waker().clone() };
                 *state = State::Waiting(waker);
-                Poll::Pending
+                return Poll::Pending;
             }
-        }
+        };
+        drop(state);
+        self.0 = None;
+        Poll::Ready(value)
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        let last = core::mem::replace(&mut *self.0.lock(), State::Abandoned);
+        let Some(shared) = &self.0 else { return };
+        let last = core::mem::replace(&mut *shared.lock(), State::Abandoned);
         // A value that was not taken is dropped without the lock: its own drop may be long.
         drop(last);
     }

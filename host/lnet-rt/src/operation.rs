@@ -15,12 +15,11 @@ use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use std::sync::Arc;
 
 use lnet::{Event, EventKind, Get, MdOptions, MdSpec, Put, Timeouts, Unlink};
 use lnet_types::{Errno, MdId, Nid, ProcessId, RegionId};
 
-use crate::mailbox::{COMMANDS_MAX, Command, Mailbox};
+use crate::mailbox::{COMMANDS_MAX, Command};
 use crate::memory::{Regions, spans};
 use crate::oneshot::{self, Receiver, Sender};
 use crate::owners::Owner;
@@ -81,13 +80,13 @@ impl Request {
         if let Some((_, done)) = &mut self.operation.parts {
             *done = Some(tx);
         }
-        let mailbox = Arc::clone(self.handle.mailbox());
+        let mailbox = self.handle.mailbox();
         if mailbox.has_room() {
             mailbox.push(Command::Begin(self.operation));
         } else {
             self.operation.fail(OpError::Busy(COMMANDS_MAX));
         }
-        OpFuture { rx: Some(rx), _handle: self.handle, mailbox }
+        OpFuture { rx: Some(rx), handle: self.handle }
     }
 
     fn blocking(self) -> Result<Moved, OpFailed> {
@@ -230,8 +229,7 @@ impl IntoFuture for GetRequest {
 pub struct OpFuture {
     rx: Option<Receiver<Outcome>>,
     /// A node lives as long as a caller waits for it.
-    _handle: NodeHandle,
-    mailbox: Arc<Mailbox>,
+    handle: NodeHandle,
 }
 
 impl Future for OpFuture {
@@ -257,13 +255,8 @@ impl Future for OpFuture {
 
 impl Drop for OpFuture {
     fn drop(&mut self) {
-        let Some(rx) = self.rx.take() else { return };
-        let open = rx.is_open();
-        let shared = Arc::clone(rx.shared());
-        // In this order: the node sets the key, then checks for a waiter (`begin`).
-        drop(rx);
-        if open && shared.key() != 0 {
-            self.mailbox.push(Command::Release(shared.key()));
+        if let Some(key) = self.rx.take().and_then(Receiver::abandon) {
+            self.handle.mailbox().push(Command::Release(key));
         }
     }
 }

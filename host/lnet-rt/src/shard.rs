@@ -137,6 +137,7 @@ impl Stack {
             Wait::Block => None,
         };
         let nothing_to_wait_for = self.unfinished
+            || !self.commands.is_empty()
             || self.is_stopped()
             || !self.events.is_empty()
             || !self.reports.is_empty();
@@ -206,11 +207,20 @@ impl Stack {
     }
 
     fn obey(&mut self) -> bool {
-        for n in 0..COMMANDS_PER_TURN {
-            let Some(command) = self.mailbox.pop() else { return n > 0 };
+        if self.commands.is_empty() {
+            self.mailbox.take(&mut self.commands);
+        }
+        if self.commands.is_empty() {
+            return false;
+        }
+        for _ in 0..COMMANDS_PER_TURN {
+            let Some(command) = self.commands.pop_front() else { break };
             self.execute(command);
         }
-        self.unfinished = true;
+        if self.commands.is_empty() {
+            // What a flood has made of it is given back.
+            self.commands.shrink_to(2 * COMMANDS_PER_TURN);
+        }
         true
     }
 
@@ -235,19 +245,10 @@ impl Stack {
     fn settle(&mut self) -> bool {
         let mut any = false;
         for _ in 0..ROUNDS_PER_TURN {
-            let mut more = self.deliver_events();
-            while let Some(report) = self.node.poll_report() {
-                self.deliver_report(report);
-                more = true;
+            let more = self.node.has_news();
+            if more {
+                self.deliver();
             }
-            while let Some(peer) = self.node.poll_lost_connection() {
-                self.uppers.connection_lost(self.now, peer, &mut self.node, &mut self.mem);
-                more = true;
-            }
-            while let Some(notice) = self.node.poll_notice() {
-                self.log.print(self.now, &notice);
-            }
-            more |= self.carry_outputs();
             for slot in &mut self.drivers {
                 slot.driver.get_mut().flush(self.now, &mut self.node, &mut self.mem);
             }
@@ -261,31 +262,40 @@ impl Stack {
         any
     }
 
+    /// Gives to their recipients what waits in the node.
+    fn deliver(&mut self) {
+        self.deliver_events();
+        while let Some(report) = self.node.poll_report() {
+            self.deliver_report(report);
+        }
+        while let Some(peer) = self.node.poll_lost_connection() {
+            self.uppers.connection_lost(self.now, peer, &mut self.node, &mut self.mem);
+        }
+        while let Some(notice) = self.node.poll_notice() {
+            self.log.print(self.now, &notice);
+        }
+        self.carry_outputs();
+    }
+
     /// Gives the node's messages to the drivers, which write it with their next `flush`. Done
     /// for each operation as it begins: of a burst of them each is still in the cache then.
-    pub(crate) fn carry_outputs(&mut self) -> bool {
-        let mut any = false;
+    pub(crate) fn carry_outputs(&mut self) {
         let mut outputs = core::mem::take(&mut self.taken_outputs);
         outputs.reserve(TAKEN);
         while self.node.take_outputs(&mut outputs) {
             outputs.iter().for_each(|output| self.carry_out(output));
-            any = true;
         }
         self.taken_outputs = outputs;
-        any
     }
 
     /// Gives the node's events to their owners.
-    fn deliver_events(&mut self) -> bool {
-        let mut any = false;
+    fn deliver_events(&mut self) {
         let mut events = core::mem::take(&mut self.taken_events);
         events.reserve(TAKEN);
         while self.node.take_events(&mut events) {
-            events.iter().for_each(|event| self.deliver(event));
-            any = true;
+            events.iter().for_each(|event| self.deliver_event(event));
         }
         self.taken_events = events;
-        any
     }
 
     fn carry_out(&mut self, output: &Output) {

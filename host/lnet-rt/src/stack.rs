@@ -153,6 +153,8 @@ pub struct Stack {
     /// Ends of pings and discoveries that the caller asked for.
     pub(crate) reports: VecDeque<Report>,
     pub(crate) mailbox: Arc<Mailbox>,
+    /// Commands that were taken from there and not executed yet.
+    pub(crate) commands: VecDeque<Command>,
     pub(crate) poll: Poll,
     pub(crate) polled: Events,
     pub(crate) clock: Clock,
@@ -206,6 +208,7 @@ impl Stack {
             waiters: BTreeMap::new(),
             reports: VecDeque::new(),
             mailbox,
+            commands: VecDeque::new(),
             poll,
             polled: Events::with_capacity(1024),
             clock,
@@ -702,7 +705,7 @@ impl Stack {
     }
 
     /// Takes an event of the node to its owner.
-    pub(crate) fn deliver(&mut self, event: &Event) {
+    pub(crate) fn deliver_event(&mut self, event: &Event) {
         self.stats.events += 1;
         if event.user & OWNED == 0 {
             if self.uppers.event(self.now, event, &mut self.node, &mut self.mem) {

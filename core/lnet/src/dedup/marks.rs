@@ -5,12 +5,12 @@ use lnet_types::{Errno, Fault, HealthStatus, MdId, MsgId, PeerId};
 use lnet_wire::mark::{Returned, SessionName};
 use lnet_wire::{Handle, Kind};
 
-use crate::Node;
 use crate::dedup::numbering::Numbered;
 use crate::handle::Scrambler;
 use crate::msg::{Msg, Role};
 use crate::peer::{Peer, Peers};
 use crate::portal::{Portals, is_internal};
+use crate::{Node, Tunables};
 
 /// The name of our session with a peer. A record that is made anew has another one, so that no number is
 /// used twice.
@@ -51,20 +51,28 @@ fn expects_answer(kind: &Kind) -> bool {
     }
 }
 
-impl Node {
+/// What marks are made with.
+pub(crate) struct Marking<'a> {
+    pub(crate) peers: &'a mut Peers,
+    pub(crate) portals: &'a mut Portals,
+    pub(crate) tunables: &'a Tunables,
+    pub(crate) scrambler: Scrambler,
+}
+
+impl Marking<'_> {
     /// Makes of the kind of a message what it is on the wire on this attempt: with its mark, if it bears
     /// one.
     ///
     /// # Errors
     /// A copy may have arrived, and this attempt could not be distinguished from it.
-    pub(crate) fn with_mark(&mut self, id: MsgId, kind: &mut Kind) -> Result<(), Fault> {
+    #[inline]
+    pub(crate) fn with_mark(&mut self, msg: &mut Msg, kind: &mut Kind) -> Result<(), Fault> {
         let deduplicates = self.tunables.deduplicates();
-        let Some(msg) = self.msgs.get_mut(id) else { return Ok(()) };
         // What a driver has handed back bears its mark already.
         if msg.role == Role::Repeat || msg.numbered.is_none() && !deduplicates {
             return Ok(());
         }
-        let reader = reader_of(&self.peers, msg).and_then(|id| self.peers.peers.get_mut(id));
+        let reader = reader_of(self.peers, msg).and_then(|id| self.peers.peers.get_mut(id));
         let able = reader.as_ref().map_or(Some(false), |peer| peer.numbering.able());
         let asks_by = msg.md.filter(|_| expects_answer(kind));
         if let Some(numbered) = msg.numbered {
@@ -85,7 +93,9 @@ impl Node {
         mark.put_on(kind, key);
         Ok(())
     }
+}
 
+impl Node {
     /// The descriptor of a handle that came back, if it is one of this incarnation's. That of an answer
     /// to a marked request is one by which that number of that session was asked for.
     pub(crate) fn md_of(&self, handle: Handle) -> Option<MdId> {

@@ -152,9 +152,6 @@ impl Node {
 
     /// The same for what went by interfaces that its peer has no more.
     pub(crate) fn repeat_from(&mut self, now: Instant, gone: &BTreeSet<PeerNiId>) {
-        if gone.is_empty() {
-            return;
-        }
         self.repeat(now, |_, _, written| written.rail.is_some_and(|(_, hop)| gone.contains(&hop)));
     }
 

@@ -55,8 +55,8 @@ impl Node {
 
     /// D-30, D-31.
     fn discovery_ping(&mut self, now: Instant, id: PeerId) {
-        let limit = self.check_timeout(id).or_else(|| self.retry_limit(id));
-        let turn = self.turn_of_retry(id);
+        let limit = self.check_timeout(id).or_else(|| self.peers.retry_limit(&self.tunables, id));
+        let turn = self.peers.turn_of_retry(&self.tunables, id);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.disc.seq_before = peer.disc.peer_seq;
         let (nid, bytes) = (turn.unwrap_or(peer.primary), peer.disc.need);

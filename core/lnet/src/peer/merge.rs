@@ -145,7 +145,7 @@ impl Node {
         }
         self.peers.primary_first(id);
         self.gateway_data(now, id, info);
-        self.repeat_from(now, &left);
+        self.leave_hops(now, &left);
     }
 
     /// D-45.

@@ -34,8 +34,10 @@ impl Node {
                 }
             }
             When::NextUse => self.want(id, cause),
-            When::Retry => self.plan_retry(now, id, cause),
-            When::Refresh => self.plan_refresh(now, id),
+            When::Retry => {
+                self.peers.plan_retry(&mut self.timers, &self.tunables, now, (id, cause));
+            }
+            When::Refresh => self.peers.plan_refresh(&mut self.timers, &self.tunables, now, id),
         }
     }
 

@@ -40,7 +40,7 @@ impl Node {
             }
             self.query(now, id, Cause::Failed);
         } else {
-            self.end_retries(id);
+            self.peers.end_retries(&mut self.timers, id);
         }
         self.gateway_discovered(now, id, outcome.err());
         let Some(peer) = self.peers.peers.get_mut(id) else { return };

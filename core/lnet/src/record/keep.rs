@@ -43,11 +43,17 @@ impl Node {
         }
     }
 
+    /// Whether a stretch is full.
+    #[inline]
+    pub(crate) fn is_page_full(&self) -> bool {
+        self.recorder.as_deref().is_some_and(|recorder| recorder.now.is_full())
+    }
+
     /// Ends a stretch that is full. Called where outputs are asked for, and not with each call: a
     /// caller polls for outputs sooner or later.
     #[inline]
     pub(crate) fn turn_page(&mut self) {
-        if self.recorder.as_deref().is_some_and(|recorder| recorder.now.is_full()) {
+        if self.is_page_full() {
             self.begin_stretch();
         }
     }

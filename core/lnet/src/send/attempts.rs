@@ -4,51 +4,48 @@
 //! Which paths are left is counted in `paths.rs`; which one the next attempt takes is chosen in
 //! `select.rs`, like that of the first.
 
-use lnet_types::{HealthStatus, Instant, MsgId, PeerNiId};
+use lnet_types::{HealthStatus, Instant, PeerNiId};
 
-use crate::Node;
-use crate::check::live;
+use crate::msg::Msg;
 use crate::send::again::may_have_arrived;
+use crate::send::select::Tables;
 
 /// What follows an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Nothing: the message has got through, or does not go again.
     End,
+    /// Nothing: the limit of attempts is reached.
+    Spent,
     /// Another one, at once.
     Again,
     /// Another one then, or when there is news.
     Rest(Instant),
 }
 
-impl Node {
-    /// H-20 … H-22.
+impl Tables<'_> {
+    /// What follows an attempt that has failed with `status` (H-20 … H-22). `can_repeat`: the receiver
+    /// detects a duplicate (DEC-6), which matters where delivery is unknown.
     pub(crate) fn next_attempt(
-        &mut self,
+        &self,
         now: Instant,
-        id: MsgId,
-        peer_ni: PeerNiId,
-        status: HealthStatus,
+        msg: &Msg,
+        (peer_ni, status): (PeerNiId, HealthStatus),
+        can_repeat: impl Fn() -> bool,
     ) -> Next {
-        let Some(msg) = live!(self.msgs, id) else { return Next::End };
         if msg.tx.is_none() || msg.recovery || msg.no_resend {
             return Next::End;
         }
-        // DEC-6: when delivery is unknown, the receiver must detect a duplicate.
-        let unsure = may_have_arrived(status);
-        if !(self.tunables.resends(status) || unsure && self.can_repeat(msg)) {
+        if !(self.tunables.resends(status) || may_have_arrived(status) && can_repeat()) {
             return Next::End;
         }
-        if !self.tables().has_alternative(msg, peer_ni, status) {
+        if !self.has_alternative(msg, peer_ni, status) {
             return Next::End;
         }
-        let (spent, limited) = self.tables().is_spent(msg);
-        if spent {
-            if limited {
-                self.counts.resend_failed();
-            }
-            return Next::End;
+        match self.is_spent(msg) {
+            (true, true) => Next::Spent,
+            (true, false) => Next::End,
+            (false, _) => self.rests_until(now, msg).map_or(Next::Again, Next::Rest),
         }
-        self.tables().rests_until(now, msg).map_or(Next::Again, Next::Rest)
     }
 }

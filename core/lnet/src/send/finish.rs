@@ -21,7 +21,7 @@ impl Node {
             let rest = match next {
                 Next::Again => Some(None),
                 Next::Rest(until) => Some(Some(until)),
-                Next::End => None,
+                Next::End | Next::Spent => None,
             };
             if let Some(rest) = rest {
                 return self.again(now, id, Reason::Failed { status: fault.status, rest });

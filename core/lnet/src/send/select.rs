@@ -145,10 +145,11 @@ pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Re
 }
 
 /// How a pair stands for what is for `net`: smaller is better. What has no link, ends in an interface
-/// that is announced as down, or leads to a gateway that does not lead on, is no way.
+/// that is announced as down or that its peer has no more, or leads to a gateway that does not lead on, is
+/// no way.
 pub(crate) fn standing(t: Tables<'_>, ni: NiId, hop: PeerNiId, net: Net) -> (bool, Doubt) {
     let lost = t.nis.get(ni).is_none_or(|ni| ni.fatal)
-        || t.peers.nis.get(hop).is_none_or(|hop| hop.announced_down)
+        || t.peers.nis.get(hop).is_none_or(|hop| hop.announced_down || hop.deleting)
         || (local_net(t, net).is_none() && !gateway::leads_to(t, hop, net));
     (lost, t.rails.of(ni, hop))
 }

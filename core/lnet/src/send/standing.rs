@@ -5,10 +5,15 @@ use crate::msg::Msg;
 use crate::send::select::{self, Tables, standing};
 
 impl Tables<'_> {
-    /// How the pair stands that a message would be bound to now.
+    /// How the pair stands that a message would be bound to now: one for a NID without an owner follows
+    /// the previous one.
     pub(crate) fn best_standing(&self, msg: &Msg) -> Option<(bool, Doubt)> {
         let t = *self;
-        let request = t.request(msg, self.peers.find(msg.hdr.dst)?);
+        let target = self.peers.find(msg.hdr.dst).or_else(|| {
+            let owner = self.peers.last_owner(msg.hdr.dst)?;
+            self.peers.find(self.peers.peers.get(owner)?.primary)
+        });
+        let request = t.request(msg, target?);
         let path = select::path(t, &request, &mut None).ok()?;
         Some(standing(t, path.ni, path.peer_ni, msg.hdr.dst.net()))
     }

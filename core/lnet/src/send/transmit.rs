@@ -2,7 +2,7 @@
 
 use lnet_types::{Fault, Instant, MsgId, Nid, Pid, ProcessId};
 
-use crate::dedup::marks;
+use crate::dedup::marks::{self, Marking};
 use crate::msg::{Role, Stage};
 use crate::outbox::Work;
 use crate::output::{Output, Transmit};
@@ -16,19 +16,22 @@ impl Node {
         {
             return self.outbox.plan(Work::Finish(id, Err(fault)));
         }
-        let Some(mut hdr) = self.msgs.get(id).map(|msg| msg.hdr) else { return };
-        if let Err(fault) = self.with_mark(id, &mut hdr.kind) {
-            if let Some(msg) = self.msgs.get_mut(id) {
-                msg.no_resend = true;
-            }
+        let Self { msgs, peers, portals, tunables, scrambler, .. } = self;
+        let Some(msg) = msgs.get_mut(id) else { return };
+        let mut hdr = msg.hdr;
+        let mut marking = Marking { peers, portals, tunables, scrambler: *scrambler };
+        if let Err(fault) = marking.with_mark(msg, &mut hdr.kind) {
+            msg.no_resend = true;
             return self.outbox.plan(Work::Finish(id, Err(fault)));
         }
+        let Some(ni) = msg.tx.as_ref().map(|tx| tx.ni) else { return };
+        msg.stage = Stage::Driver;
+        let retention = in_doubt::retention(portals, msg, &hdr.kind);
+        let repeats = marks::next_hop_repeats(peers, msg);
+        let own = self.nis.get(ni).and_then(|ni| ni.lnd_timeout);
         let Some(msg) = self.msgs.get(id) else { return };
         let Some(tx) = &msg.tx else { return };
-        let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
-        let retention = in_doubt::retention(&self.portals, msg, &hdr.kind);
         let lnd = own.unwrap_or_else(|| self.tables().driver_time(msg));
-        let repeats = marks::next_hop_repeats(&self.peers, msg);
         let request = msg.md.filter(|_| msg.role == Role::Request);
         let transmit = Transmit {
             msg: id,
@@ -51,9 +54,6 @@ impl Node {
             repeats,
         };
         self.outbox.order(Output::Send(transmit));
-        if let Some(msg) = self.msgs.get_mut(id) {
-            msg.stage = Stage::Driver;
-        }
         if let Some(md) = request {
             self.handed_over(now, md);
         }

@@ -7,7 +7,7 @@ use lnet_types::Prng;
 use lnet_wire::Kind;
 
 use super::policy::rule;
-use super::world::{Fate, World, nid};
+use super::world::{Fate, PT, World, nid};
 use crate::{Criterion, Doubt, EventKind, Link, MdOptions, NetTunables, Outcome, Profile};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
@@ -103,6 +103,34 @@ fn messages_to_a_known_peer_do_not_wait_for_a_push_that_hangs() {
         w.run(Duration::from_millis(10));
         let left = w.pairs(0).len() - before;
         assert_eq!(left, usize::from(!waits), "{profile:?}");
+    }
+}
+
+#[test]
+fn messages_that_are_not_written_leave_an_interface_that_its_node_removes() {
+    for rail in 0..2 {
+        let mut w = pair();
+        w.decide = Box::new(|t| match t.hdr.kind {
+            Kind::Put { portal: PT, .. } => Fate::Hold,
+            _ => Fate::Pass,
+        });
+        for user in 0..2 {
+            w.put(0, B[0], user, false);
+        }
+        let before = w.held_pairs();
+        assert_ne!(before[0].1, before[1].1);
+        let (&id, _) = w.hosts[1].nids.iter().find(|(_, n)| **n == nid(B[rail])).unwrap();
+        w.hosts[1].node.leave_ni(w.now, id);
+        w.hosts[1].node.del_ni(w.now, id).unwrap();
+        w.hosts[1].nids.remove(&id);
+        w.run(Duration::from_millis(20));
+        let after = w.held_pairs();
+        assert_eq!(after.len(), 2);
+        assert!(after.iter().all(|pair| pair.1 == B[1 - rail]), "{before:?} {after:?}");
+        w.pass_all();
+        let arrived = w.hosts[1].events.iter().filter(|e| e.kind == EventKind::Put).count();
+        assert_eq!(arrived, 2);
+        assert_eq!(w.hosts[0].node.stats().resend_count, 0);
     }
 }
 

@@ -10,6 +10,7 @@ use super::conn::{Conn, Phase, Up};
 use crate::error::{RX_BROKEN, Why};
 use crate::peer::{ConnKey, PeerKey, Waiting};
 use crate::proto::admit::{AcceptFrom, judge_name};
+use crate::proto::kinds::Kind;
 use crate::proto::txq::{Queued, Unwritten};
 use crate::stats::Refusal;
 use crate::streams::Streams;
@@ -119,6 +120,7 @@ impl<S: Streams> SockDriver<S> {
         }
         let Some(peer) = self.peers.get_mut(state.peer) else { return };
         peer.conns.retain(|conn| *conn != key);
+        peer.controls -= u32::from(state.kind == Kind::Control);
         peer.dialer.unsettle();
         if why.takes_siblings() {
             for sibling in peer.conns.clone() {

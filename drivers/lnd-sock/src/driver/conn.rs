@@ -7,6 +7,7 @@ use core::time::Duration;
 use lnet_types::{Instant, NiId, PeerNiId, ProcessId, RxId};
 use lnet_wire::Hdr;
 use lnet_wire::sock::Version;
+use smallvec::SmallVec;
 
 use crate::peer::{ConnKey, PeerKey};
 use crate::proto::conn::{Inbox, Outbox, Stage};
@@ -157,10 +158,24 @@ impl Conn {
     }
 }
 
+impl Up {
+    /// Something is on its way that must make progress within `timeout`. When to look for the first time,
+    /// if nothing was on the way before: four times within the limit (K-35).
+    #[inline]
+    pub(super) fn expect_progress(&mut self, now: Instant, timeout: Duration) -> Option<Instant> {
+        self.patience = self.patience.max(timeout);
+        if self.tx_deadline != Instant::FAR_FUTURE {
+            return None;
+        }
+        self.tx_deadline = now + self.patience;
+        Some(now + self.patience / 4)
+    }
+}
+
 /// The connections that were busy lately, for callers that spin. Small, because each costs a read
 /// per round.
 #[derive(Debug, Default)]
-pub(super) struct Recent([Option<(ConnKey, u16)>; RECENT]);
+pub(super) struct Recent(SmallVec<[(ConnKey, u16); RECENT]>);
 
 /// Connections watched while spinning.
 const RECENT: usize = 8;
@@ -168,39 +183,39 @@ const RECENT: usize = 8;
 const MISSES_MAX: u16 = 1024;
 
 impl Recent {
-    /// `key` had news.
+    /// `key` had news: it is the first from here on, and the others move back.
     pub(super) fn note(&mut self, key: ConnKey) {
-        // The first place is the most recent one; the others move back.
-        let mut carry = Some((key, 0));
-        for place in &mut self.0 {
-            core::mem::swap(place, &mut carry);
-            match carry {
-                Some((old, _)) if old != key => {}
-                _ => return,
+        match self.0.iter().position(|(other, _)| *other == key) {
+            Some(at) => {
+                if let Some(moved) = self.0.get_mut(..=at) {
+                    moved.rotate_right(1);
+                }
             }
+            None => {
+                self.0.truncate(RECENT - 1);
+                self.0.insert(0, (key, 0));
+            }
+        }
+        if let Some((_, misses)) = self.0.first_mut() {
+            *misses = 0;
         }
     }
 
-    /// Those to look at now, and how many they are.
-    pub(super) fn keys(&mut self) -> ([ConnKey; RECENT], usize) {
-        let mut keys = [ConnKey::default(); RECENT];
-        let mut n = 0;
-        for (at, place) in self.0.iter_mut().enumerate() {
-            let Some((key, misses)) = place else { continue };
-            *misses += 1;
-            // The last one to have spoken is watched for ever.
-            if at == 0 {
-                *misses = 0;
-            } else if *misses > MISSES_MAX {
-                *place = None;
-                continue;
+    /// Whether `key` is watched.
+    pub(super) fn has(&self, key: ConnKey) -> bool {
+        self.0.iter().any(|(other, _)| *other == key)
+    }
+
+    /// The one at a place, which is looked at now. The last one to have spoken is watched for ever.
+    pub(super) fn look(&mut self, at: usize) -> Option<ConnKey> {
+        loop {
+            let (key, misses) = self.0.get_mut(at)?;
+            *misses = if at == 0 { 0 } else { *misses + 1 };
+            if *misses <= MISSES_MAX {
+                return Some(*key);
             }
-            if let Some(slot) = keys.get_mut(n) {
-                *slot = *key;
-                n += 1;
-            }
+            self.0.remove(at);
         }
-        (keys, n)
     }
 }
 
@@ -215,8 +230,13 @@ mod tests {
     }
 
     fn watched(recent: &mut Recent) -> Vec<u64> {
-        let (keys, n) = recent.keys();
-        keys.into_iter().take(n).map(|k| k.data().as_ffi() & 0xffff).collect()
+        let mut at = 0;
+        let mut keys = Vec::new();
+        while let Some(key) = recent.look(at) {
+            keys.push(key.data().as_ffi() & 0xffff);
+            at += 1;
+        }
+        keys
     }
 
     #[test]

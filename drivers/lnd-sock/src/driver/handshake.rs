@@ -393,6 +393,7 @@ impl<S: Streams> SockDriver<S> {
             traffic: Traffic::default(),
         }));
         peer.conns.push(key);
+        peer.controls += u32::from(kind == Kind::Control);
         peer.session = Some(session);
         peer.last_alive = now;
         self.stats.connected += 1;

@@ -408,12 +408,14 @@ impl<S: Streams> SockDriver<S> {
         if self.is_quiet() {
             return;
         }
-        for (msg, fault) in core::mem::take(&mut self.ended) {
-            up.tx_done(now, msg, Err(fault));
-        }
-        self.tell_judged(now, up);
-        for peer in core::mem::take(&mut self.dials) {
-            self.dial(now, peer, up);
+        if !(self.ended.is_empty() && self.judged.is_empty() && self.dials.is_empty()) {
+            for (msg, fault) in core::mem::take(&mut self.ended) {
+                up.tx_done(now, msg, Err(fault));
+            }
+            self.tell_judged(now, up);
+            for peer in core::mem::take(&mut self.dials) {
+                self.dial(now, peer, up);
+            }
         }
         let mut dirty = core::mem::take(&mut self.dirty);
         for key in dirty.drain(..) {
@@ -443,22 +445,29 @@ impl<S: Streams> SockDriver<S> {
 
     /// [`Driver::poll_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let at_once = !(self.is_quiet() && self.backlog.is_empty() && self.accepts.is_empty());
+        let at_once = !(self.is_quiet()
+            && self.verify.is_empty()
+            && self.backlog.is_empty()
+            && self.accepts.is_empty());
         if at_once { Some(Instant::ZERO) } else { self.timers.first().map(|(at, _)| *at) }
     }
 
-    /// Whether [`Self::flush`] has nothing to do. It is called several times in each turn.
+    /// Whether [`Self::flush`] has nothing to do. It is called several times in each turn. While the caller
+    /// spins, the second look at a connection is the next turn's.
     fn is_quiet(&self) -> bool {
         self.dirty.is_empty()
             && self.ack_dirty.is_empty()
             && self.dials.is_empty()
-            && self.verify.is_empty()
+            && (self.spinning || self.verify.is_empty())
             && self.ended.is_empty()
             && self.judged.is_empty()
     }
 
     /// Continues what an earlier call left for reasons of fairness.
     fn catch_up<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U, mem: &mut dyn Memory) {
+        if self.accepts.is_empty() && self.backlog.is_empty() {
+            return;
+        }
         for listener in core::mem::take(&mut self.accepts) {
             self.accept(now, listener);
         }
@@ -478,22 +487,25 @@ impl<S: Streams> SockDriver<S> {
         up: &mut U,
         mem: &mut dyn Memory,
     ) {
-        let (keys, n) = self.recent.keys();
-        let keys = keys.get(..n).unwrap_or_default();
-        let conns = &mut self.conns;
-        self.verify.retain(|key| {
-            let looked_at = keys.contains(key);
-            if looked_at && let Some(conn) = conns.get_mut(*key) {
-                conn.in_verify = false;
-            }
-            !looked_at
-        });
         if !self.verify.is_empty() {
-            self.verify(now, up, mem);
+            let (conns, recent) = (&mut self.conns, &self.recent);
+            self.verify.retain(|key| {
+                let looked_at = recent.has(*key);
+                if looked_at && let Some(conn) = conns.get_mut(*key) {
+                    conn.in_verify = false;
+                }
+                !looked_at
+            });
+            if !self.verify.is_empty() {
+                self.verify(now, up, mem);
+            }
         }
-        // What this look finds to be drained waits in the list for the next one.
-        for key in keys {
-            self.readable(now, *key, up, mem);
+        // What this look finds to be drained waits in the list for the next one. One that has news moves to
+        // the first place, and only those that were looked at move back.
+        let mut at = 0;
+        while let Some(key) = self.recent.look(at) {
+            self.readable(now, key, up, mem);
+            at += 1;
         }
     }
 

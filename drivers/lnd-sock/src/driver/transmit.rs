@@ -10,11 +10,11 @@ use lnet_wire::sock::Noop;
 use smallvec::SmallVec;
 
 use super::SockDriver;
-use super::conn::Conn;
+use super::conn::{Conn, Phase};
 use crate::error::{CUT, LARGE_NID, NO_ROOM, NOT_CONNECTABLE, TOO_SOON, Why};
 use crate::peer::{ConnKey, Peer, PeerKey, Waiting};
 use crate::proto::conn::can_name;
-use crate::proto::kinds::Load;
+use crate::proto::kinds::{Kind, Load};
 use crate::proto::txq::{Piece, Pieces};
 use crate::streams::{Stop, Streams};
 use crate::upper::Upper;
@@ -35,28 +35,30 @@ impl<S: Streams> SockDriver<S> {
             self.ended.push((transmit.msg, CUT));
             return Ok(());
         }
+        let ni_timeout = ni.timeout;
         let limit = self.config.limits.waiting_per_peer;
         // A caller with more patience than the interface has it for its connection too; where rails
         // are looked after, that is, and no caller waits for the connection to be abandoned.
         let patience = if self.suspicion.is_some() { transmit.timeout } else { Duration::ZERO };
         let until = now + transmit.timeout;
-        let deadline = until.min(now + ni.timeout.max(patience));
+        let deadline = until.min(now + ni_timeout.max(patience));
         let key = self.peer_for(transmit)?;
         let Some(peer) = self.peers.get_mut(key) else { return Err(NOT_CONNECTABLE) };
         peer.wanted = now;
         peer.repeats = transmit.repeats;
+        let Some(peer) = self.peers.get(key) else { return Err(NOT_CONNECTABLE) };
         let is_complete = is_complete(peer);
         let version = peer.session.map_or_else(
             || peer.taught.unwrap_or_else(|| self.config.first_version(&peer.addr)),
             |(version, _)| version,
         );
         let load = Load::of(version, transmit.payload.len(), self.config.min_bulk);
-        if let Some(conn) = self.best_conn(key, load) {
+        if let Some(conn) = self.best_conn_of(peer, load) {
             if !can_name(version, &[transmit.hdr.dst, transmit.hdr.src]) {
                 return Err(LARGE_NID);
             }
+            let timeout = self.progress_limit(peer, ni_timeout, patience);
             self.stats.msgs_queued += 1;
-            let timeout = self.progress_timeout_of(key, patience);
             self.queue(now, conn, transmit, until, timeout);
             if !is_complete {
                 self.want_connections(now, key);
@@ -103,11 +105,20 @@ impl<S: Streams> SockDriver<S> {
     /// The connection for a load: the best type, then the fewest bytes queued, then the least
     /// recently used (K-14).
     pub(super) fn best_conn(&self, key: PeerKey, load: Load) -> Option<ConnKey> {
-        let peer = self.peers.get(key)?;
+        self.best_conn_of(self.peers.get(key)?, load)
+    }
+
+    fn best_conn_of(&self, peer: &Peer, load: Load) -> Option<ConnKey> {
         let mut best = None;
         for conn in &peer.conns {
             let Some(up) = self.conns.get(*conn).and_then(Conn::up) else { continue };
             let Some(rank) = load.rank(up.version, up.kind) else { continue };
+            // From version 3 on small messages have a type of their own.
+            let is_own = rank == 0 && up.kind == Kind::Control && up.version.has_keepalives();
+            if is_own && peer.controls == 1 {
+                // Nearly always the first: the others are not looked at.
+                return Some(*conn);
+            }
             let standing = (rank, up.tx.bytes(), up.used, *conn);
             if best.is_none_or(|least| standing < least) {
                 best = Some(standing);
@@ -127,30 +138,28 @@ impl<S: Streams> SockDriver<S> {
         timeout: Duration,
     ) {
         self.uses += 1;
-        let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Conn { phase: Phase::Up(up), in_dirty, .. } = conn else { return };
         up.used = self.uses;
-        let peer = up.peer;
         let Transmit { msg, hdr, payload, retention, .. } = transmit;
         up.tx.push(*msg, hdr, payload.clone(), until, *retention);
-        self.arm(peer, until);
-        self.queued(now, key, timeout);
+        let (peer, look) = (up.peer, up.expect_progress(now, timeout));
+        if !core::mem::replace(in_dirty, true) {
+            self.dirty.push(key);
+        }
+        self.arm(peer, look.map_or(until, |look| look.min(until)));
+        if look.is_some() {
+            self.watch(now, peer);
+        }
     }
 
     /// Something was queued: it is to be written, and must make progress within the time limit.
-    #[inline]
     pub(super) fn queued(&mut self, now: Instant, key: ConnKey, timeout: Duration) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        if !conn.in_dirty {
-            conn.in_dirty = true;
-            self.dirty.push(key);
-        }
-        let Some(up) = conn.up_mut() else { return };
-        up.patience = up.patience.max(timeout);
-        let (peer, timeout) = (up.peer, up.patience);
-        if up.tx_deadline == Instant::FAR_FUTURE {
-            up.tx_deadline = now + timeout;
-            // Progress is looked at four times within the limit (K-35).
-            self.arm(peer, now + timeout / 4);
+        self.mark_dirty(key);
+        let Some(up) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
+        let peer = up.peer;
+        if let Some(look) = up.expect_progress(now, timeout) {
+            self.arm(peer, look);
             self.watch(now, peer);
         }
     }
@@ -212,11 +221,14 @@ impl<S: Streams> SockDriver<S> {
         self.write_out(now, key, up, mem);
     }
 
-    /// How long a connection may stay unacknowledged with a message whose caller has `patience`: as long
-    /// as that, unless the message goes by another connection then.
     fn progress_timeout_of(&self, key: PeerKey, patience: Duration) -> Duration {
         let Some(peer) = self.peers.get(key) else { return Duration::MAX };
-        let timeout = self.timeout(peer.ni);
+        self.progress_limit(peer, self.timeout(peer.ni), patience)
+    }
+
+    /// How long a connection may stay unacknowledged with a message whose caller has `patience`: as long
+    /// as that, unless the message goes by another connection then. `timeout` is the interface's.
+    fn progress_limit(&self, peer: &Peer, timeout: Duration, patience: Duration) -> Duration {
         if self.replaces(peer) { self.limits.reconnect.min(timeout) } else { timeout.max(patience) }
     }
 
@@ -323,6 +335,9 @@ impl<S: Streams> SockDriver<S> {
         up: &mut U,
         mem: &dyn Memory,
     ) {
+        if self.ack_dirty.is_empty() {
+            return;
+        }
         let mut peers = core::mem::take(&mut self.ack_dirty);
         for key in peers.drain(..) {
             if let Some(peer) = self.peers.get_mut(key) {
