@@ -56,6 +56,8 @@ pub use explain::{ExplainedNode, Explanation, Never};
 pub use import::{ImportConfig, ImportTunables};
 pub use log::LogLine;
 pub use outcome::Terms;
+#[cfg(test)]
+pub(crate) use pinger::AT_ONCE;
 pub(crate) use request::Next;
 pub use request::{Bulk, Call, Direction};
 pub(crate) use reverse::Reverse;
@@ -64,6 +66,7 @@ pub use view::{ClientStats, ImportView};
 
 use connect::Discovery;
 use import::Import;
+use pinger::Burst;
 use request::{Phase, Purpose, Request};
 use slots::Class;
 use state::Change;
@@ -91,6 +94,8 @@ pub(crate) struct Client {
     discoveries: BTreeMap<Nid, Discovery>,
     /// What the last import was made to ask for.
     wanted: Arc<ConnectData>,
+    /// The pings of the present moment.
+    burst: Burst,
     stats: ClientStats,
     /// The warning about LNet's time was given.
     warned: bool,
