@@ -59,6 +59,13 @@ impl<K: From<u64> + Into<u64> + Copy, T> Table<K, T> {
     }
 
     pub(crate) fn remove(&mut self, key: K) -> Option<T> {
+    /// What stands at a place now, with its key.
+    pub(crate) fn at(&self, place: u32) -> Option<(K, &T)> {
+        let slot = self.slots.get(place as usize)?;
+        let key = K::from((slot.turn & TURNS) << 32 | u64::from(place));
+        Some((key, slot.value.as_ref()?))
+    }
+
         self.get(key)?;
         let index = index(key.into());
         let slot = self.slots.get_mut(index)?;
@@ -135,5 +142,7 @@ mod tests {
         assert_eq!(table.len(), 2);
         assert_eq!(table.iter().collect::<Vec<_>>(), [(c, &"c"), (b, &"b")]);
         assert!(u64::from(c) < 1 << 53, "fits into a user word");
+        assert_eq!(table.at(0), Some((c, &"c")));
+        assert_eq!(table.at(2), None);
     }
 }

@@ -45,10 +45,10 @@ use lustre_wire::{
     Body, BodyFlags, ConnectData, ConnectFlags2, ImportKind, Layout, Opcode, Service, WireError,
 };
 
-use crate::common::{Caller, Cx};
+use crate::common::Cx;
 use crate::error::CallError;
 use crate::event::{Event, Reply};
-use crate::table::{CallId, ExportId, ImportId, Table};
+use crate::table::{CallId, ExportId, ImportId, Table, index};
 use crate::timers::Timer;
 
 pub use connections::{ChoiceReason, Connection, Readiness};
@@ -138,13 +138,15 @@ impl Client {
         if self.imports.len() - self.reverse.len() >= IMPORTS_MAX {
             return Err(CallError::TooMany { what: "imports", limit: IMPORTS_MAX });
         }
-        let own_handle = cx.common.prng.next_u64() | 1;
+        // The lower half is the import's place, by which a callback finds it.
+        let secret = (cx.common.prng.next_u64() | 1 << 32) & u64::from(u32::MAX) << 32;
         let wanted = self.wants(config.wanted);
-        let import = Import::new(config, wanted, own_handle, &cx.common.tunables);
-        let import = self.imports.insert(Box::new(import));
-        let caller = Caller { import, granted: Default::default(), export: None };
-        cx.common.callers.insert(own_handle, caller);
-        Ok(import)
+        let import = Import::new(config, wanted, 0, &cx.common.tunables);
+        let id = self.imports.insert(Box::new(import));
+        if let Some(im) = self.imports.get_mut(id) {
+            im.own_handle = secret | index(id.into()) as u64;
+        }
+        Ok(id)
     }
 
     /// What an import asks for, shared with the one that was made before it if that asks for the same.
