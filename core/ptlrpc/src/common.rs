@@ -1,12 +1,11 @@
 //! What both sides share: time limits, numbers, the purposes of descriptors, and what goes up.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use lnet::upper::Below;
 use lnet::{AttachError, MdOptions, MdSpec, Unlink};
 use lnet_types::{Errno, IoVec, Nid, Prng, Span};
-use lustre_wire::{ConnectFlags, ConnectFlags2};
 
 use crate::event::Event;
 use crate::lose::Losses;
@@ -53,10 +52,8 @@ pub(crate) struct Common {
     pub(crate) timers: Timers,
     pub(crate) losses: Losses,
     pub(crate) events: VecDeque<Event>,
-    /// Imports of this node, by the handle by which their servers call back.
-    pub(crate) callers: BTreeMap<u64, Caller>,
-    /// Exports of callers that are closed.
-    pub(crate) callers_gone: Vec<ExportId>,
+    /// Imports that are closed.
+    pub(crate) imports_gone: Vec<ImportId>,
     /// What callbacks have taught of the way to clients.
     pub(crate) callback_nets: Vec<(ExportId, Duration)>,
     /// Exports whose client has connected anew, or is gone.
@@ -77,17 +74,6 @@ impl Common {
             false
         }
     }
-}
-
-/// An import over which a server may call back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller {
-    pub(crate) import: ImportId,
-    /// What the server granted: it decides on the match bits of replies. Flags alone: a node has as
-    /// many callers as imports.
-    pub(crate) granted: (ConnectFlags, ConnectFlags2),
-    /// What stands for it on the server's side, since the first callback.
-    pub(crate) export: Option<ExportId>,
 }
 
 /// What each step works with.

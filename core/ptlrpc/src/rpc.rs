@@ -64,8 +64,7 @@ impl Ptlrpc {
                 timers: Timers::default(),
                 losses: Losses::default(),
                 events: VecDeque::new(),
-                callers: BTreeMap::new(),
-                callers_gone: Vec::new(),
+                imports_gone: Vec::new(),
                 callback_nets: Vec::new(),
                 reversed: Vec::new(),
                 #[cfg(feature = "sabotage")]
@@ -121,7 +120,7 @@ impl Ptlrpc {
         let cx = &mut Cx { common: &mut self.common, below };
         match post {
             Post::RequestBuffer { service, .. } => {
-                self.server.request_event(cx, service, id, event);
+                self.server.request_event(cx, &self.client, service, id, event);
                 return self.tidy(below);
             }
             Post::Request { call, attempt, .. } => {
@@ -160,8 +159,8 @@ impl Ptlrpc {
     fn tidy(&mut self, below: &mut Below<'_>) {
         let Self { common, client, server } = self;
         let cx = &mut Cx { common, below };
-        while let Some(export) = cx.common.callers_gone.pop() {
-            server.caller_gone(cx, export);
+        while let Some(import) = cx.common.imports_gone.pop() {
+            server.caller_gone(cx, import);
         }
         for (export, net) in cx.common.callback_nets.drain(..) {
             server.callback_took(export, net);

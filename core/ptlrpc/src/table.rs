@@ -2,6 +2,7 @@
 //! before two million others of their place were.
 
 use core::marker::PhantomData;
+use core::num::NonZeroU64;
 
 /// The bits of a key that count how often its place was used.
 const TURNS: u64 = (1 << 21) - 1;
@@ -58,6 +59,13 @@ impl<K: From<u64> + Into<u64> + Copy, T> Table<K, T> {
         if slot.turn & TURNS == key >> 32 { slot.value.as_mut() } else { None }
     }
 
+    /// What stands at a place now, with its key.
+    pub(crate) fn at(&self, place: u32) -> Option<(K, &T)> {
+        let slot = self.slots.get(place as usize)?;
+        let key = K::from((slot.turn & TURNS) << 32 | u64::from(place));
+        Some((key, slot.value.as_ref()?))
+    }
+
     pub(crate) fn remove(&mut self, key: K) -> Option<T> {
         self.get(key)?;
         let index = index(key.into());
@@ -79,22 +87,23 @@ impl<K: From<u64> + Into<u64> + Copy, T> Table<K, T> {
     }
 }
 
-/// Declares the names of things in tables.
+/// Declares the names of things in tables: a key and one, so that a name that may be missing takes no
+/// more room than one that is there.
 macro_rules! ids {
     ($($(#[$doc:meta])* $vis:vis $name:ident;)*) => { $(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        $vis struct $name(u64);
+        $vis struct $name(NonZeroU64);
 
         impl From<u64> for $name {
             fn from(key: u64) -> Self {
-                Self(key)
+                Self(NonZeroU64::MIN.saturating_add(key))
             }
         }
 
         impl From<$name> for u64 {
-            fn from(key: $name) -> Self {
-                key.0
+            fn from(name: $name) -> Self {
+                name.0.get() - 1
             }
         }
     )* };
@@ -133,6 +142,8 @@ mod tests {
         assert_eq!(table.get_mut(a), None);
         assert_eq!(table.remove(a), None);
         assert_eq!(table.len(), 2);
+        assert_eq!(table.at(0), Some((c, &"c")));
+        assert_eq!(table.at(2), None);
         assert_eq!(table.iter().collect::<Vec<_>>(), [(c, &"c"), (b, &"b")]);
         assert!(u64::from(c) < 1 << 53, "fits into a user word");
     }

@@ -145,11 +145,13 @@ impl Timers {
         self.listed.first().map(|(at, ..)| *at)
     }
 
-    /// Imports whose time comes before `end`.
-    pub(crate) fn imports_before(&self, end: Instant) -> Vec<ImportId> {
+    /// Imports whose time comes before `end`; of more than `most` some of the earliest.
+    pub(crate) fn imports_before(&self, end: Instant, most: usize) -> Vec<ImportId> {
         let (import, _) = Timer::Import(ImportId::from(0)).split();
         let listed = self.listed.range(..(end, 0, 0)).filter(|(_, kind, _)| *kind == import);
-        let slots = listed.filter_map(|(_, kind, place)| self.slot(*kind, *place as usize));
+        // Those whose time has moved count: there may be any number of them.
+        let slots =
+            listed.take(most).filter_map(|(_, kind, place)| self.slot(*kind, *place as usize));
         slots.filter(|slot| slot.at < end).map(|slot| slot.key.into()).collect()
     }
 
@@ -215,7 +217,12 @@ mod tests {
         timers.set(call(1, 1), secs(12));
         timers.set(import(4), secs(30));
         timers.stop(import(1));
-        assert_eq!(timers.imports_before(secs(15)), [ImportId::from(3)]);
+        assert_eq!(timers.imports_before(secs(15), 9), [ImportId::from(3)]);
+        timers.set(import(4), secs(12));
+        let all = [4, 3, 5].map(ImportId::from);
+        assert_eq!(timers.imports_before(secs(16), 9), all);
+        // One that was stopped is looked at, too.
+        assert_eq!(timers.imports_before(secs(16), 3), all[..2]);
     }
 
     #[test]

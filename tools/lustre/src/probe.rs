@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use lnet_rt::Nid;
 use lnet_types::NetType;
-use lustre_rt::{CallError, ImportConfig, ImportState, RpcNode};
+use lustre_rt::{CallError, Import, ImportConfig, ImportState, RpcNode};
 use serde_json::json;
 
 use crate::client::{Target, Way, node};
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     way: Way,
 }
 
-/// Between two looks at an import that connects.
+/// Between two looks at the imports that connect.
 const LOOK: Duration = Duration::from_millis(2);
 /// A server that is silent for so long has no such service.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -52,14 +52,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     names.extend(targets.iter().cloned());
     let (handle, rpc) = node(&Target { name: String::new(), nids: vec![*nid] }, way)?;
-    let until = Instant::now() + Duration::from_secs(way.timeout);
-    let mut found = Vec::new();
-    for name in &names {
-        let answer = ask(&rpc, name, *nid, until.min(Instant::now() + SILENCE))?;
-        if !way.json {
-            println!("{name}: {answer}");
-        }
-        found.push((name, answer));
+    let until = Instant::now() + SILENCE.min(Duration::from_secs(way.timeout));
+    let answers = ask(&rpc, &names, *nid, until)?;
+    let found: Vec<(&String, String)> = names.iter().zip(answers).collect();
+    if !way.json {
+        found.iter().for_each(|(name, answer)| println!("{name}: {answer}"));
     }
     handle.stop(Duration::from_secs(1)).blocking();
     if way.json {
@@ -74,33 +71,50 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 const SILENT: &str = "no answer";
 
-fn ask(rpc: &RpcNode, name: &str, nid: Nid, until: Instant) -> Result<String> {
-    let kind = kind_of(name);
-    let import = rpc.import(ImportConfig {
-        kind,
-        target: name.to_owned(),
-        client: client_uuid(),
-        nids: vec![nid],
-        wanted: wanted(kind),
-    })?;
-    import.connect()?;
-    let mut answer = SILENT.to_owned();
-    while Instant::now() < until {
-        let Some(view) = import.view()? else { break };
-        match view.refusal {
-            _ if view.state == ImportState::Full => {
-                let v = view.granted.version;
-                let version = format!("{}.{}.{}", v >> 24, v >> 16 & 0xff, v >> 8 & 0xff);
-                answer = format!("serving, version {version}, instance {}", view.granted.instance);
-                break;
-            }
-            Some(CallError::Refused(errno)) => {
-                answer = format!("{}: {errno}", errno.negative());
-                break;
-            }
-            _ => thread::sleep(LOOK),
-        }
+/// What each target answers. All are asked at once: a silent one takes no time from the others.
+fn ask(rpc: &RpcNode, names: &[String], nid: Nid, until: Instant) -> Result<Vec<String>> {
+    let mut imports = Vec::new();
+    for name in names {
+        let kind = kind_of(name);
+        let import = rpc.import(ImportConfig {
+            kind,
+            target: name.to_owned(),
+            client: client_uuid(),
+            nids: vec![nid],
+            wanted: wanted(kind),
+        })?;
+        import.connect()?;
+        imports.push(import);
     }
-    import.disconnect()?;
-    Ok(answer)
+    let mut answers = vec![None; imports.len()];
+    loop {
+        for (import, answer) in imports.iter().zip(&mut answers) {
+            if answer.is_none() {
+                *answer = answer_to(import)?;
+            }
+        }
+        if answers.iter().all(Option::is_some) || Instant::now() >= until {
+            break;
+        }
+        thread::sleep(LOOK);
+    }
+    for import in imports {
+        import.disconnect()?;
+    }
+    let silent = |answer: Option<String>| answer.unwrap_or_else(|| SILENT.to_owned());
+    Ok(answers.into_iter().map(silent).collect())
+}
+
+/// What came of a connect, if anything has.
+fn answer_to(import: &Import) -> Result<Option<String>> {
+    let Some(view) = import.view()? else { return Ok(None) };
+    Ok(match view.refusal {
+        _ if view.state == ImportState::Full => {
+            let v = view.granted.version;
+            let version = format!("{}.{}.{}", v >> 24, v >> 16 & 0xff, v >> 8 & 0xff);
+            Some(format!("serving, version {version}, instance {}", view.granted.instance))
+        }
+        Some(CallError::Refused(errno)) => Some(format!("{}: {errno}", errno.negative())),
+        _ => None,
+    })
 }

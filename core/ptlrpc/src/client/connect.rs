@@ -325,9 +325,6 @@ impl Client {
         let bounds = cx.common.tunables.bounds();
         let Some(im) = self.imports.get_mut(import) else { return };
         im.terms = terms;
-        if let Some(caller) = cx.common.callers.get_mut(&im.own_handle) {
-            caller.granted = (terms.data.flags, terms.data.flags2);
-        }
         im.refusal = None;
         im.adaptive = terms.data.flags.contains(ConnectFlags::AT);
         // P-65.6: what was learnt of another connection does not count.

@@ -1,7 +1,7 @@
 //! An import: the client's end of a connection to a target (P-55, P-56). Its states are in
 //! `state.rs`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use core::time::Duration;
@@ -100,7 +100,7 @@ pub(crate) struct Import {
     pub(crate) current: usize,
     pub(crate) last_success: Option<Instant>,
     pub(crate) state: ImportState,
-    pub(crate) history: VecDeque<(Instant, ImportState)>,
+    pub(crate) history: Vec<(Instant, ImportState)>,
     /// Where a reconnect to a recovering server goes on.
     pub(crate) replay_stage: ImportState,
     pub(crate) conn_cnt: u32,
@@ -199,7 +199,7 @@ impl Import {
             current: 0,
             last_success: None,
             state: ImportState::New,
-            history: VecDeque::new(),
+            history: Vec::new(),
             replay_stage: ImportState::Replay,
             conn_cnt: 0,
             handle: 0,
@@ -257,9 +257,11 @@ impl Import {
         }
         self.state = state;
         if self.history.len() == HISTORY {
-            self.history.pop_front();
+            self.history.remove(0);
         }
-        self.history.push_back((now, state));
+        // An idle import has had two changes.
+        self.history.reserve_exact(1);
+        self.history.push((now, state));
         Some(state)
     }
 

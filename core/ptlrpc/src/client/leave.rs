@@ -125,8 +125,8 @@ impl Client {
         for id in self.calls_of(import) {
             self.release(cx, id, Next::End(Err(CallError::Closed)));
         }
-        let Some(im) = self.imports.remove(import) else { return };
-        let caller = cx.common.callers.remove(&im.own_handle);
-        cx.common.callers_gone.extend(caller.and_then(|caller| caller.export));
+        if self.imports.remove(import).is_some() {
+            cx.common.imports_gone.push(import);
+        }
     }
 }

@@ -45,10 +45,10 @@ use lustre_wire::{
     Body, BodyFlags, ConnectData, ConnectFlags2, ImportKind, Layout, Opcode, Service, WireError,
 };
 
-use crate::common::{Caller, Cx};
+use crate::common::Cx;
 use crate::error::CallError;
 use crate::event::{Event, Reply};
-use crate::table::{CallId, ExportId, ImportId, Table};
+use crate::table::{CallId, ExportId, ImportId, Table, index};
 use crate::timers::Timer;
 
 pub use connections::{ChoiceReason, Connection, Readiness};
@@ -56,6 +56,8 @@ pub use explain::{ExplainedNode, Explanation, Never};
 pub use import::{ImportConfig, ImportTunables};
 pub use log::LogLine;
 pub use outcome::Terms;
+#[cfg(test)]
+pub(crate) use pinger::AT_ONCE;
 pub(crate) use request::Next;
 pub use request::{Bulk, Call, Direction};
 pub(crate) use reverse::Reverse;
@@ -64,6 +66,7 @@ pub use view::{ClientStats, ImportView};
 
 use connect::Discovery;
 use import::Import;
+use pinger::Burst;
 use request::{Phase, Purpose, Request};
 use slots::Class;
 use state::Change;
@@ -91,6 +94,8 @@ pub(crate) struct Client {
     discoveries: BTreeMap<Nid, Discovery>,
     /// What the last import was made to ask for.
     wanted: Arc<ConnectData>,
+    /// The pings of the present moment.
+    burst: Burst,
     stats: ClientStats,
     /// The warning about LNet's time was given.
     warned: bool,
@@ -133,13 +138,15 @@ impl Client {
         if self.imports.len() - self.reverse.len() >= IMPORTS_MAX {
             return Err(CallError::TooMany { what: "imports", limit: IMPORTS_MAX });
         }
-        let own_handle = cx.common.prng.next_u64() | 1;
+        // The lower half is the import's place, by which a callback finds it.
+        let secret = (cx.common.prng.next_u64() | 1 << 32) & u64::from(u32::MAX) << 32;
         let wanted = self.wants(config.wanted);
-        let import = Import::new(config, wanted, own_handle, &cx.common.tunables);
-        let import = self.imports.insert(Box::new(import));
-        let caller = Caller { import, granted: Default::default(), export: None };
-        cx.common.callers.insert(own_handle, caller);
-        Ok(import)
+        let import = Import::new(config, wanted, 0, &cx.common.tunables);
+        let id = self.imports.insert(Box::new(import));
+        if let Some(im) = self.imports.get_mut(id) {
+            im.own_handle = secret | index(id.into()) as u64;
+        }
+        Ok(id)
     }
 
     /// What an import asks for, shared with the one that was made before it if that asks for the same.

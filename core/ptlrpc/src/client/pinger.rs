@@ -1,5 +1,9 @@
 //! Keeping idle connections alive, and making lost ones again (P-100 … P-102).
 
+use core::time::Duration;
+
+use lnet_types::Instant;
+
 use super::import::Leaving;
 use super::{Client, ImportState};
 use crate::common::Cx;
@@ -7,16 +11,44 @@ use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
 use crate::tunables::SWITCH;
 
+/// Imports that a pass of the pinger looks at beside the one whose time has come: pings of a few imports
+/// go together (P-102), those of very many stay spread over the interval.
+const TOGETHER: usize = 64;
+/// Pings that go at one moment: half of the replies that a server keeps on their way to one node, so
+/// that it drops none ([`REPLIES_PER_PEER_MAX`](crate::REPLIES_PER_PEER_MAX)).
+pub(crate) const AT_ONCE: usize = 4096;
+/// Pings beyond that go so much later.
+const LATER: Duration = Duration::from_millis(100);
+
+/// How many pings have gone at the last moment at which any has.
+#[derive(Debug, Default)]
+pub(super) struct Burst {
+    at: Option<Instant>,
+    pings: usize,
+}
+
+impl Burst {
+    /// Whether another ping may go now; it is counted.
+    fn admits(&mut self, now: Instant) -> bool {
+        if self.at.replace(now) != Some(now) {
+            self.pings = 0;
+        }
+        self.pings += 1;
+        self.pings <= AT_ONCE
+    }
+}
+
 impl Client {
-    /// The time of an import has come. With a ping the pinger looks at all imports whose time comes soon,
-    /// so that those of a node ping together (P-101, P-102).
+    /// The time of an import has come. With a ping the pinger looks at other imports whose time comes
+    /// soon, so that those of a node ping together (P-101, P-102).
     pub(crate) fn import_due(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let pings = self.imports.get(import).is_some_and(|im| im.state == ImportState::Full);
         self.look_at(cx, import);
-        if !pings {
+        // What goes at this moment anyway is company enough: the others stay spread.
+        if !pings || self.burst.pings > 1 {
             return;
         }
-        for other in cx.common.timers.imports_before(cx.below.now() + SWITCH) {
+        for other in cx.common.timers.imports_before(cx.below.now() + SWITCH, TOGETHER) {
             let state = self.imports.get(other).map(|im| im.state);
             if matches!(state, Some(ImportState::Full | ImportState::Disconnected)) {
                 cx.common.timers.stop(Timer::Import(other));
@@ -36,6 +68,9 @@ impl Client {
             }
             Some(ImportState::Full) if self.is_idle(import, cx.below.now()) => {
                 self.leave(cx, import, Leaving::Idle);
+            }
+            Some(ImportState::Full) if !self.burst.admits(cx.below.now()) => {
+                cx.common.timers.set(Timer::Import(import), cx.below.now() + LATER);
             }
             Some(ImportState::Full) => {
                 self.ping_later(cx, import);

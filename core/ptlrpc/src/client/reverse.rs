@@ -3,16 +3,24 @@
 //! itself.
 
 use lnet_types::Nid;
-use lustre_wire::{ConnectData, ConnectFlags, ImportKind};
+use lustre_wire::{ConnectData, ConnectFlags, ConnectFlags2, ImportKind};
 
 use super::connections::Connection;
 use super::import::{Import, ImportConfig};
 use super::request::{Phase, Purpose};
 use super::state::ImportState;
-use super::{Call, Client, Next};
+use super::{Call, Client, Next, Terms};
 use crate::common::Cx;
 use crate::error::CallError;
 use crate::table::{CallId, ExportId, ImportId};
+
+/// An import over which its server calls back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) import: ImportId,
+    /// What the server granted: it decides on the match bits of replies.
+    pub(crate) granted: (ConnectFlags, ConnectFlags2),
+}
 
 /// What the server's side knows of the way to a client.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +34,15 @@ pub(crate) struct Reverse {
 }
 
 impl Client {
+    /// The import whose cookie a server calls back by. Those to clients have none.
+    pub(crate) fn caller(&self, handle: u64) -> Option<Caller> {
+        // The lower half is its place.
+        let (import, im) = self.imports.at(handle as u32)?;
+        let Terms { data, .. } = im.terms;
+        let granted = (data.flags, data.flags2);
+        (im.own_handle == handle && im.callback.is_none()).then_some(Caller { import, granted })
+    }
+
     /// Calls a client. It goes again until it is answered, or until its limit (DEC-39).
     pub(crate) fn callback(
         &mut self,

@@ -166,7 +166,7 @@ impl Client {
             target: im.config.target.to_string(),
             client: im.config.client.to_string(),
             state: im.state,
-            history: im.history.iter().copied().collect(),
+            history: im.history.clone(),
             nid: im.nid(),
             connections: im.connections.clone(),
             conn_cnt: im.conn_cnt,

@@ -15,6 +15,7 @@ use super::{
     QUEUED_BYTES_PER_EXPORT_MAX, QUEUED_PER_EXPORT_MAX, RECORD_BYTES_PER_EXPORT_MAX,
     RECORDS_PER_EXPORT_MAX, REPLIES_PER_PEER_MAX, Server,
 };
+use crate::client::Client;
 use crate::common::{Cx, Post};
 use crate::lose::Part;
 use crate::sabotage::Sabotage;
@@ -25,6 +26,7 @@ impl Server {
     pub(crate) fn request_event(
         &mut self,
         cx: &mut Cx<'_, '_>,
+        client: &Client,
         service: ServiceId,
         post: PostId,
         event: &LnetEvent,
@@ -32,7 +34,7 @@ impl Server {
         if event.kind == EventKind::Put && event.status.is_ok() {
             let spans = cx.below.payload(event);
             let bytes = cx.copy_out(&spans);
-            self.intake(cx, service, event, bytes);
+            self.intake(cx, client, service, event, bytes);
         }
         if event.unlinked
             && let Some(Post::RequestBuffer { span, .. }) = cx.common.posts.remove(post)
@@ -51,6 +53,7 @@ impl Server {
     fn intake(
         &mut self,
         cx: &mut Cx<'_, '_>,
+        client: &Client,
         service: ServiceId,
         event: &LnetEvent,
         bytes: Vec<u8>,
@@ -76,7 +79,7 @@ impl Server {
             return;
         }
         let export = self.by_cookie.get(&body.handle).copied();
-        let export = export.or_else(|| self.caller(cx, body.handle));
+        let export = export.or_else(|| self.caller(cx, client, body.handle));
         let adaptive = header.flags.contains(HeaderFlags::AT_SUPPORT);
         let time = if adaptive {
             Duration::from_secs(body.timeout.into())

@@ -40,7 +40,7 @@ use lustre_wire::Body;
 
 use crate::common::Cx;
 use crate::event::{Event, EvictReason};
-use crate::table::{ExportId, ServedId, ServiceId, Table, TargetId};
+use crate::table::{ExportId, ImportId, ServedId, ServiceId, Table, TargetId};
 
 pub use difficult::{Hold, Release};
 pub use nrs::{NrsError, PolicyKind};
@@ -84,6 +84,8 @@ pub(crate) struct Server {
     exports_of: BTreeMap<Nid, u32>,
     /// Replies on their way, by the node that they are for.
     replies: BTreeMap<Nid, u32>,
+    /// Exports that stand for imports of this node over which its servers have called back.
+    called: BTreeMap<ImportId, ExportId>,
     /// Clients that must be heard of, by target.
     watches: BTreeMap<TargetId, Watch>,
     stats: ServerStats,

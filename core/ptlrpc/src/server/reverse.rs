@@ -10,9 +10,9 @@ use lustre_wire::{Body, BodyFlags};
 use super::Server;
 use super::export::Export;
 use super::service::Origin;
-use crate::client::Reverse;
+use crate::client::{Client, Reverse};
 use crate::common::Cx;
-use crate::table::{ExportId, TargetId};
+use crate::table::{ExportId, ImportId, TargetId};
 
 impl Server {
     /// The way to a client; `None` if it is not connected.
@@ -27,16 +27,23 @@ impl Server {
     }
 
     /// The export that stands for an import of this node, if `handle` is that import's.
-    pub(super) fn caller(&mut self, cx: &mut Cx<'_, '_>, handle: u64) -> Option<ExportId> {
-        let caller = cx.common.callers.get_mut(&handle)?;
-        let id = match caller.export {
-            Some(id) => id,
+    pub(super) fn caller(
+        &mut self,
+        cx: &Cx<'_, '_>,
+        client: &Client,
+        handle: u64,
+    ) -> Option<ExportId> {
+        let caller = client.caller(handle)?;
+        let id = match self.called.get(&caller.import) {
+            Some(id) => *id,
             None => {
                 // No target has this name: tables never have so many rows.
                 let target = TargetId::from(u64::MAX);
                 let mut export = Export::new(target, handle, String::new(), cx.below.now());
                 export.import = Some(caller.import);
-                *caller.export.insert(self.exports.insert(export))
+                let id = self.exports.insert(export);
+                self.called.insert(caller.import, id);
+                id
             }
         };
         let granted = &mut self.exports.get_mut(id)?.granted;
@@ -51,9 +58,11 @@ impl Server {
         }
     }
 
-    /// The import of a caller is closed.
-    pub(crate) fn caller_gone(&mut self, cx: &mut Cx<'_, '_>, id: ExportId) {
-        self.drop_export(cx, id);
+    /// An import of this node is closed.
+    pub(crate) fn caller_gone(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        if let Some(id) = self.called.remove(&import) {
+            self.drop_export(cx, id);
+        }
     }
 
     /// A request of a server. Nothing of what a target checks is for it, but for copies.

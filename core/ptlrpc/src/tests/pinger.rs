@@ -1,6 +1,9 @@
 //! Pings of several imports, and those that learn of a commit (P-100 … P-102).
 
+use core::time::Duration;
+
 use super::bench::{APPEND, Bench, ECHO, append_log};
+use crate::client::AT_ONCE;
 
 /// Messages that are sent in so many seconds.
 fn sent_in(bench: &mut Bench, seconds: u64) -> u64 {
@@ -40,4 +43,27 @@ fn a_ping_that_learns_of_the_commit_is_followed_by_one_a_whole_interval_later() 
     assert_eq!(sent_in(&mut bench, 7), 2, "at 14 s");
     assert_eq!(sent_in(&mut bench, 23), 0);
     assert_eq!(sent_in(&mut bench, 2), 2, "at 39 s");
+}
+
+#[test]
+fn of_pings_that_are_due_at_one_moment_a_server_can_take_each() {
+    // More than a server keeps replies on their way to one node, all connected at once.
+    let mut bench = Bench::new(append_log());
+    let (client, imports) = (bench.client, AT_ONCE + 100);
+    for n in 0..imports {
+        let import = bench.new_import(client, &format!("client-{n}"));
+        bench.rpc(client, |rpc| rpc.connect(import));
+        if n % 500 == 0 {
+            bench.settle();
+        }
+    }
+    bench.settle();
+    assert_eq!(sent_in(&mut bench, 24), 0);
+    bench.pass(Duration::from_millis(1000));
+    let first = bench.sent;
+    assert_eq!(sent_in(&mut bench, 1), 2 * 100, "the others, and their replies");
+    // The next time they do not meet.
+    assert_eq!(sent_in(&mut bench, 23), 0);
+    bench.pass(Duration::from_millis(1000));
+    assert_eq!(bench.sent - first, 2 * (100 + AT_ONCE as u64));
 }

@@ -1,18 +1,11 @@
-//! What idle connections cost: so many imports of one request layer to a target of another, on one
-//! node with its loopback driver, in virtual time.
-//!
-//! `cargo bench -p ptlrpc --bench idle -- [IMPORTS [SECONDS]]` (100,000 and 50). Prints the bytes that
-//! each side has allocated for a connection, how many pings and looks of the evictor a virtual second
-//! has, and how much of a processor a virtual second takes in steps of one second. That is pings and
-//! their answers on both sides, the node's part included, and depends on what else the machine does.
-//! Instructions do not: `valgrind --tool=callgrind target/release/deps/idle-… 2000 200`, less those of
-//! `2000 0`.
-#![allow(clippy::unwrap_used, reason = "a benchmark ends where it fails")]
+//! So many imports of one request layer that are connected to a target of another, on one node with its
+//! loopback driver, in virtual time; and the bytes that each side has allocated. A program or test that
+//! uses it makes [`Counting`] its allocator.
+#![allow(clippy::unwrap_used, reason = "what measures ends where it fails")]
 
 use core::time::Duration;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::env;
 
 use lnet::upper::{Arena, Below, Upper, UpperId, Uppers};
 use lnet::{Driver, Event as LnetEvent, Loopback, Node, NodeConfig, Output, Report};
@@ -22,7 +15,9 @@ use ptlrpc::{Config, ImportConfig, Ptlrpc, ServiceConfig, TargetConfig};
 
 const TARGET: &str = "idle-OST0000_UUID";
 /// Connects that are under way at a time.
-const AT_A_TIME: usize = 500;
+const AT_A_TIME: usize = 64;
+/// An idle import pings once in this time.
+const INTERVAL: Duration = Duration::from_secs(25);
 
 /// Whose memory is counted.
 #[derive(Clone, Copy)]
@@ -55,7 +50,7 @@ fn on<R>(side: Side, f: impl FnOnce() -> R) -> R {
 
 /// The system's allocator, with the bytes in use by side. The side that a block was allocated for stands
 /// before the block: the node frees what it holds for a side in a step of its own.
-struct Counting;
+pub(crate) struct Counting;
 
 /// The block with its head, and the length of the head.
 fn whole(layout: Layout) -> Option<(Layout, usize)> {
@@ -94,15 +89,6 @@ unsafe impl GlobalAlloc for Counting {
             System.dealloc(base, whole);
         }
     }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// Nanoseconds of processor time that this process has had, as Linux says it.
-fn processor_time() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
-    text.split_whitespace().next()?.parse().ok()
 }
 
 #[derive(Default)]
@@ -208,14 +194,30 @@ impl World {
         }
     }
 
-    /// Lets time go by, a second at a time.
-    fn pass(&mut self, seconds: u64) {
-        for _ in 0..seconds {
-            self.now += Duration::from_secs(1);
-            self.node.handle_timeout(self.now);
-            self.uppers.handle_timeout(self.now, &mut self.node, &mut self.heap);
-            self.settle();
+    /// Lets time go by, from one deadline to the next.
+    fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            let due = [self.node.poll_timeout(), self.uppers.poll_timeout()];
+            let next = due.into_iter().flatten().min().filter(|next| *next <= end);
+            self.now = next.unwrap_or(end).max(self.now);
+            self.turn();
+            if next.is_none() {
+                return;
+            }
         }
+    }
+
+    /// Lets a second go by, and looks at its end for what was due in it.
+    fn step(&mut self) {
+        self.now += Duration::from_secs(1);
+        self.turn();
+    }
+
+    fn turn(&mut self) {
+        self.node.handle_timeout(self.now);
+        self.uppers.handle_timeout(self.now, &mut self.node, &mut self.heap);
+        self.settle();
     }
 }
 
@@ -230,83 +232,105 @@ fn data() -> ConnectData {
     }
 }
 
-fn main() {
-    // Cargo adds an option of its own.
-    let args: Vec<String> = env::args().skip(1).filter(|a| a != "--bench").collect();
-    let imports: usize = args.first().map_or(100_000, |n| n.parse().unwrap());
-    let seconds: u64 = args.get(1).map_or(50, |n| n.parse().unwrap());
-    let tunables = lnet::Tunables::default();
-    let config = NodeConfig { seed: 1, interface_cookie: 1, ping_seq: 0, tunables };
-    let now = Instant::from_secs(1000);
-    let mut uppers = Uppers::default();
-    let mut party = |seed, side| {
-        let exports_per_node = ptlrpc::EXPORTS_MAX as u32;
-        let tunables = ptlrpc::Tunables { exports_per_node, ..ptlrpc::Tunables::default() };
-        let ptlrpc =
-            Ptlrpc::new(Config { seed, wall: Duration::from_secs(1_700_000_000), tunables });
-        uppers.add(Box::new(Party { ptlrpc, side })).unwrap()
-    };
-    let (client, server) = (party(1, Side::Client), party(2, Side::Server));
-    let (node, heap) = (Node::new(config, now), Heap::default());
-    let mut world = World { node, lo: Loopback::new(), heap, uppers, now };
-    world.party(server, |party, below| {
-        let (request, reply) = ImportKind::Osc.portals();
-        let (uuid, past) = (TARGET.to_owned(), Default::default());
-        let target = TargetConfig { uuid, offer: data(), replayable: false, past };
-        party.step(|ptlrpc| {
-            let mut rpc = ptlrpc.rpc(below);
-            rpc.add_target(target).unwrap();
-            rpc.serve(ServiceConfig::new("idle", request.0, reply.0, 8)).unwrap();
-        });
-    });
-    let [_, client_before, server_before] = BYTES.get();
-    // Clients have uuids of the length that Lustre's have. They come over a ping interval.
-    for n in 0..imports {
-        world.party(client, |party, below| {
+/// What there is to be measured.
+pub(crate) struct Idle {
+    world: World,
+    client: UpperId,
+    server: UpperId,
+    imports: usize,
+    /// Bytes of both sides without any connection.
+    before: [i64; 3],
+}
+
+impl Idle {
+    /// Both sides, with so many connections.
+    pub(crate) fn new(imports: usize) -> Self {
+        let tunables = lnet::Tunables::default();
+        let config = NodeConfig { seed: 1, interface_cookie: 1, ping_seq: 0, tunables };
+        let now = Instant::from_secs(1000);
+        let mut uppers = Uppers::default();
+        let mut party = |seed, side| {
+            let exports_per_node = ptlrpc::EXPORTS_MAX as u32;
+            let tunables = ptlrpc::Tunables { exports_per_node, ..ptlrpc::Tunables::default() };
+            let ptlrpc =
+                Ptlrpc::new(Config { seed, wall: Duration::from_secs(1_700_000_000), tunables });
+            uppers.add(Box::new(Party { ptlrpc, side })).unwrap()
+        };
+        let (client, server) = (party(1, Side::Client), party(2, Side::Server));
+        let (node, heap) = (Node::new(config, now), Heap::default());
+        let mut world = World { node, lo: Loopback::new(), heap, uppers, now };
+        world.party(server, |party, below| {
+            let (request, reply) = ImportKind::Osc.portals();
+            let (uuid, past) = (TARGET.to_owned(), Default::default());
+            let target = TargetConfig { uuid, offer: data(), replayable: false, past };
             party.step(|ptlrpc| {
                 let mut rpc = ptlrpc.rpc(below);
-                let import = rpc.import(ImportConfig {
-                    kind: ImportKind::Osc,
-                    target: TARGET.to_owned(),
-                    client: format!("{n:08x}-0000-4000-8000-000000000000"),
-                    nids: vec![Nid::LOOPBACK],
-                    wanted: data(),
-                });
-                rpc.connect(import.unwrap());
+                rpc.add_target(target).unwrap();
+                rpc.serve(ServiceConfig::new("idle", request.0, reply.0, 8)).unwrap();
             });
         });
-        if n % AT_A_TIME == AT_A_TIME - 1 {
-            world.settle();
+        let before = BYTES.get();
+        let mut idle = Self { world, client, server, imports, before };
+        idle.connect();
+        idle
+    }
+
+    /// Clients have uuids of the length that Lustre's have. They come over a ping interval.
+    fn connect(&mut self) {
+        let Self { world, client, imports, .. } = self;
+        for n in 0..*imports {
+            world.party(*client, |party, below| {
+                party.step(|ptlrpc| {
+                    let mut rpc = ptlrpc.rpc(below);
+                    let import = rpc.import(ImportConfig {
+                        kind: ImportKind::Osc,
+                        target: TARGET.to_owned(),
+                        client: format!("{n:08x}-0000-4000-8000-000000000000"),
+                        nids: vec![Nid::LOOPBACK],
+                        wanted: data(),
+                    });
+                    rpc.connect(import.unwrap());
+                });
+            });
+            if n % AT_A_TIME == AT_A_TIME - 1 {
+                world.settle();
+                world.pass(INTERVAL * AT_A_TIME as u32 / *imports as u32);
+            }
         }
-        if n % imports.div_ceil(25) == 0 {
-            world.pass(1);
-        }
+        world.settle();
+        let exports = self.exports();
+        assert_eq!(exports, self.imports, "every import has its export");
     }
-    world.settle();
-    let [_, client_bytes, server_bytes] = BYTES.get();
-    let each = |bytes: i64| bytes / imports as i64;
-    let exports = world.party(server, |party, _| party.ptlrpc.export_views().len());
-    assert_eq!(exports, imports, "every import has its export");
-    let import = each(client_bytes - client_before);
-    println!("{import} bytes for an import, {} for an export", each(server_bytes - server_before));
-    if seconds == 0 {
-        return;
+
+    /// Clients that are connected.
+    pub(crate) fn exports(&mut self) -> usize {
+        self.world.party(self.server, |party, _| party.ptlrpc.export_count())
     }
-    let sent = |world: &mut World| {
-        let sent = world.party(client, |party, _| party.ptlrpc.client_stats().sent);
-        (sent, world.party(server, |party, _| party.ptlrpc.server_stats().evictor_looks))
-    };
-    let before = sent(&mut world);
-    let began = processor_time();
-    world.pass(seconds);
-    let took = processor_time().zip(began).map(|(now, began)| (now - began) / seconds);
-    let after = sent(&mut world);
-    let (pings, looks) = ((after.0 - before.0) / seconds, (after.1 - before.1) / seconds);
-    println!("a second: {pings} pings, {looks} looks of the evictor");
-    if let Some(took) = took {
-        println!("a second takes {:.2} % of a processor", took as f64 / 1e7);
+
+    /// Lets time go by, from one deadline to the next.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        self.world.pass(Duration::from_secs(seconds));
     }
-    let [_, client_bytes, server_bytes] = BYTES.get();
-    let (import, export) = (each(client_bytes - client_before), each(server_bytes - server_before));
-    println!("after {seconds} s: {import} bytes for an import, {export} for an export");
+
+    /// Lets time go by, a second at a time.
+    pub(crate) fn step(&mut self, seconds: u64) {
+        (0..seconds).for_each(|_| self.world.step());
+    }
+
+    /// Bytes of an import, and of an export.
+    pub(crate) fn bytes(&self) -> [i64; 2] {
+        let [_, client, server] = BYTES.get();
+        let [_, client_before, server_before] = self.before;
+        [client - client_before, server - server_before].map(|bytes| bytes / self.imports as i64)
+    }
+
+    /// Requests that the client has sent.
+    pub(crate) fn pings(&mut self) -> u64 {
+        self.world.party(self.client, |party, _| party.ptlrpc.client_stats().sent)
+    }
+
+    /// Those that were not answered in time.
+    pub(crate) fn failed(&mut self) -> u64 {
+        self.world.party(self.client, |party, _| party.ptlrpc.client_stats().expired)
+    }
 }
