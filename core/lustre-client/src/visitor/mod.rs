@@ -209,7 +209,9 @@ impl<W: Wire> Visitor<W> {
     /// Ends all connections that were used.
     pub async fn end(self) {
         let all = self.mdts.values().chain(self.osts.values());
-        join(all.map(|remote| Self::part(&self.wire, remote)), usize::MAX).await;
+        // Collected: held over an await, the closure would keep this future from being `Send`.
+        let all: Vec<_> = all.map(|remote| Self::part(&self.wire, remote)).collect();
+        join(all, usize::MAX).await;
     }
 
     async fn part(wire: &W, remote: &Remote<W::Link>) {

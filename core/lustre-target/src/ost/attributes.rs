@@ -65,6 +65,7 @@ impl Ost {
         let asked = work.request.body;
         let version = cx.rpc.transno(id);
         let mut after = Object { version, size: asked.size, ..before };
+        after.extents.cut(asked.size);
         after.take_times(&asked);
         let mut body = Obdo { id: asked.id, blocks: after.blocks(), ..Obdo::default() };
         body.valid = Valid::ID | Valid::BLOCKS;

@@ -140,6 +140,7 @@ impl Ost {
                 let bytes = iovec_slice(&work.memory, at, len);
                 changes.push(Change::Write { data, offset: range.offset, bytes });
                 after.size = after.size.max(range.offset + len);
+                after.extents.add(range.offset, range.offset + len);
                 after.data = Some(data);
             }
             at += len;

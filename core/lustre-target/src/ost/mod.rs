@@ -19,6 +19,7 @@
 
 mod attributes;
 mod create;
+mod extents;
 mod grants;
 mod io;
 mod locks;

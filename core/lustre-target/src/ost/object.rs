@@ -5,7 +5,8 @@ use lustre_wire::Layout;
 use lustre_wire::fid::Valid;
 use lustre_wire::ost::Obdo;
 
-use crate::store::DataId;
+use super::extents::{Extents, RANGES_MAX};
+use crate::store::{DATA_END, DataId};
 
 /// What an object has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub(super) struct Object {
     /// Its bytes, once it has some.
     pub(super) data: Option<DataId>,
     pub(super) size: u64,
+    /// Where it has bytes.
+    pub(super) extents: Extents,
     /// Transaction of the last change.
     pub(super) version: u64,
     pub(super) mtime: i64,
@@ -32,9 +35,11 @@ pub(super) struct Object {
 const FRESH: u32 = 0o107_666;
 /// Those bits.
 const UNWRITTEN: u32 = 0o7000;
-/// First word of a record.
-const FORMAT: u64 = 1;
-/// Words of a record.
+/// First word of a record of an object without holes, as earlier versions wrote all.
+const WHOLE: u64 = 1;
+/// First word of a record that ends with ranges, two words each.
+const FORMAT: u64 = 2;
+/// Words of a record before its ranges.
 const WORDS: usize = 12;
 
 /// Two halves in one word.
@@ -44,6 +49,24 @@ const fn join(low: u32, high: u32) -> u64 {
 
 const fn split(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
+}
+
+/// The ranges behind the words of a record.
+fn ranges(bytes: &[u8]) -> Option<Extents> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (pairs, odd) = words.as_chunks::<2>();
+    if !rest.is_empty() || !odd.is_empty() || pairs.len() > RANGES_MAX {
+        return None;
+    }
+    let mut extents = Extents::default();
+    for [from, to] in pairs {
+        let (from, to) = (u64::from_le_bytes(*from), u64::from_le_bytes(*to));
+        if from >= to || to > DATA_END {
+            return None;
+        }
+        extents.add(from, to);
+    }
+    Some(extents)
 }
 
 impl Object {
@@ -68,17 +91,28 @@ impl Object {
             parent_seq,
             parent_oid.into(),
         ];
-        words.to_bytes(ByteOrder::Little)
+        let mut bytes = words.to_bytes(ByteOrder::Little);
+        let ranges = self.extents.iter().flat_map(|(from, to)| [from, to]);
+        bytes.extend(ranges.flat_map(u64::to_le_bytes));
+        bytes
     }
 
     /// The record, if it is one.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let words = <[u64; WORDS]>::parse_exact(ByteOrder::Little, bytes).ok()?;
+        let (head, rest) = bytes.split_at_checked(WORDS * size_of::<u64>())?;
+        let words = <[u64; WORDS]>::parse_exact(ByteOrder::Little, head).ok()?;
         let [format, data, size, version, mtime, atime, ctime, kind, owner, more, seq, oid] = words;
         let ((mode, owned), (uid, gid), (projid, ver)) = (split(kind), split(owner), split(more));
-        (format == FORMAT).then_some(Self {
-            data: (data != 0).then_some(DataId(data)),
+        let data = (data != 0).then_some(DataId(data));
+        let extents = match format {
+            WHOLE if rest.is_empty() => Extents::whole(if data.is_some() { size } else { 0 }),
+            FORMAT => ranges(rest)?,
+            _ => return None,
+        };
+        Some(Self {
+            data,
             size,
+            extents,
             version,
             mtime: mtime.cast_signed(),
             atime: atime.cast_signed(),
@@ -135,12 +169,9 @@ impl Object {
         }
     }
 
-    /// Blocks of 512 bytes: those of a file of this size that has no holes.
-    pub(super) const fn blocks(&self) -> u64 {
-        match self.data {
-            Some(_) => self.size.div_ceil(512),
-            None => 0,
-        }
+    /// Blocks of 512 bytes, which holes have none of.
+    pub(super) fn blocks(&self) -> u64 {
+        self.extents.blocks()
     }
 
     /// Writes the attributes to a reply.
@@ -173,9 +204,13 @@ mod tests {
         fn record_is_read_as_it_was_written(words in any::<[u64; 8]>(), owned: bool) {
             let [data, size, version, time, kind, owner, seq, more] = words;
             let ((mode, uid), (gid, projid), (oid, ver)) = (split(kind), split(owner), split(more));
+            let mut extents = Extents::default();
+            extents.add(data % DATA_END, size % DATA_END);
+            extents.add(time % DATA_END, seq % DATA_END);
             let object = Object {
                 data: (data != 0).then_some(DataId(data)),
                 size,
+                extents,
                 version,
                 mtime: time.cast_signed(),
                 atime: 1,
@@ -200,8 +235,20 @@ mod tests {
     fn record_of_another_format_or_length_is_none() {
         let bytes = Object::new(5).to_bytes();
         assert_eq!(Object::read(&bytes[1..]), None);
-        let mut other = bytes;
-        other[0] = 2;
+        let mut other = bytes.clone();
+        other[0] = 3;
         assert_eq!(Object::read(&other), None);
+        for rest in [&[0; 8][..], &[0; 16], &[1; 17]] {
+            assert_eq!(Object::read(&[&bytes[..], rest].concat()), None, "{rest:?}");
+        }
+    }
+
+    #[test]
+    fn record_of_an_earlier_version_is_of_an_object_without_holes() {
+        let mut object = Object::new(5);
+        (object.data, object.size) = (Some(DataId(3)), 5000);
+        let mut bytes = object.to_bytes();
+        bytes[0] = 1;
+        assert_eq!(Object::read(&bytes).map(|object| object.blocks()), Some(16));
     }
 }

@@ -131,11 +131,27 @@ fn l78_getattr_shows_what_an_object_has_and_its_version() {
     assert_eq!(fresh.flags, ObdoFlags::FLUSH);
     let written = write(&mut world, client, object(1), 0, &pattern(1000, 0));
     let after = attributes(&mut world, client, object(1));
-    assert_eq!((after.size, after.blocks, after.mode), (1000, 2, 0o100_666));
+    assert_eq!((after.size, after.blocks, after.mode), (1000, 8, 0o100_666));
     assert_eq!(after.data_version, written.transno);
     assert!(after.data_version > fresh.data_version);
     let missing = world.call(client, wire::get_attributes(object(3)));
     assert_eq!(errno(missing), Errno::ENOENT);
+}
+
+#[test]
+fn holes_of_an_object_have_no_blocks() {
+    let (mut world, client) = world();
+    make(&mut world, client, 1);
+    write(&mut world, client, object(1), 1 << 30, &pattern(1, 0));
+    let far = attributes(&mut world, client, object(1));
+    assert_eq!((far.size, far.blocks), ((1 << 30) + 1, 8));
+    write(&mut world, client, object(1), 4000, &pattern(200, 0));
+    assert_eq!(attributes(&mut world, client, object(1)).blocks, 24);
+    world.call(client, wire::punch(object(1), 1 << 20)).unwrap();
+    assert_eq!(attributes(&mut world, client, object(1)).blocks, 16);
+    world.call(client, wire::punch(object(1), 1 << 40)).unwrap();
+    let longer = attributes(&mut world, client, object(1));
+    assert_eq!((longer.size, longer.blocks), (1 << 40, 16));
 }
 
 #[test]
@@ -161,7 +177,7 @@ fn l80_punch_cuts_and_extends_and_wants_both_ends() {
     make(&mut world, client, 1);
     write(&mut world, client, object(1), 0, &pattern(10_000, 1));
     let cut = world.call(client, wire::punch(object(1), 5000)).unwrap();
-    assert_eq!((body(&cut).blocks, body(&cut).valid), (10, Valid::ID | Valid::BLOCKS));
+    assert_eq!((body(&cut).blocks, body(&cut).valid), (16, Valid::ID | Valid::BLOCKS));
     world.call(client, wire::punch(object(1), 9000)).unwrap();
     assert_eq!(attributes(&mut world, client, object(1)).size, 9000);
     let mut expected = pattern(5000, 1);

@@ -4,14 +4,14 @@ use lnet_types::Errno;
 use lustre_target::Commit;
 use lustre_target::ost::wire;
 use lustre_wire::{ImportKind, Opcode};
-use ptlrpc::{Lose, Part};
+use ptlrpc::{Call, Lose, Part};
 
-use super::{Bench, OPEN_CREATE, OPEN_WRITE, ROOT, body_of, opened, reint, size};
+use super::{Bench, Client, OPEN_CREATE, OPEN_WRITE, ROOT, body_of, opened, party, reint, size};
 
 const CREATE: u32 = OPEN_CREATE | OPEN_WRITE;
 
 /// Names in the root that are there, of so many.
-fn names(bench: &mut Bench, c: super::Client, count: u32) -> Vec<u32> {
+fn names(bench: &mut Bench, c: Client, count: u32) -> Vec<u32> {
     let is_there = |i: &u32| bench.lookup(c, ROOT, &format!("n{i}")).is_ok();
     (1..=count).filter(is_there).collect()
 }
@@ -85,6 +85,33 @@ fn files_that_are_open_for_a_client_that_does_not_come_back_are_closed() {
     bench.world.secs(10);
     let gone = size(bench, other, osc, stripes.objects[0].id);
     assert_eq!(gone, Err(Errno::ENOENT));
+}
+
+/// A client of the first object target alone.
+fn client_of_objects(bench: &mut Bench, other: Client) -> Client {
+    bench.seeds += 1;
+    let upper = bench.world.add(Box::new(party(bench.seeds)));
+    let osc = bench.import(upper, ImportKind::Osc, "lfs-OST0000_UUID", "x");
+    let client = Client { upper, mdt: osc, ..other };
+    bench.call_on(client, osc, Call::new(Opcode::OBD_PING, Vec::new())).unwrap();
+    client
+}
+
+#[test]
+fn a_new_file_waits_for_an_object_target_that_waits_for_a_dead_client() {
+    let bench = &mut Bench::with(1, Commit::Ordered);
+    let other = bench.client("o", 0);
+    let dead = client_of_objects(bench, other);
+    bench.commit();
+    bench.world.kill(dead.upper);
+    bench.crash();
+    let id = bench.begin(other, other.open(ROOT, "f", 1, CREATE, Vec::new()));
+    bench.world.secs(60);
+    assert_eq!(bench.end_of(other, id), None, "the dead client may come back");
+    // No other client of the object target comes, and it ends its recovery.
+    bench.world.secs(1000);
+    let (file, stripes, _) = opened(bench.end_of(other, id).unwrap()).unwrap();
+    assert_eq!((file.fid1, stripes.objects.len()), (other.fid(1), 1));
 }
 
 #[test]

@@ -35,6 +35,12 @@ impl Asked {
         self.data.flags.contains(ConnectFlags::LIGHTWEIGHT)
     }
 
+    /// Whether a metadata server connects that keeps nothing at the target. Kernel nodes connect theirs
+    /// as clients with a record (P-129.8), so that the time of other clients begins with it.
+    fn is_light_server(&self) -> bool {
+        self.is_light() && self.data.flags.contains(ConnectFlags::MDS)
+    }
+
     /// Whether a metadata server connects to another one.
     fn is_of_servers(&self) -> bool {
         self.data.flags.contains(ConnectFlags::MDS_MDS | ConnectFlags::FID) && !self.is_light()
@@ -299,6 +305,9 @@ impl Server {
         cx.common.reversed.push(id);
         if recovering && !again {
             self.client_comes(cx, asked.target, Some(id), body);
+        } else if asked.is_light_server() && self.recovers(asked.target) {
+            // What it wants of the target no client may want before.
+            self.client_comes(cx, asked.target, None, body);
         }
         Ok(())
     }
