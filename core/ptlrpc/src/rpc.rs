@@ -200,6 +200,7 @@ impl Ptlrpc {
                 Timer::Recovery(target) => self.server.recovery_due(cx, target),
                 Timer::Watchdog(served) => self.server.watchdog_due(cx, served),
                 Timer::Discoveries => self.client.discoveries_due(cx),
+                Timer::Pass => self.client.pass_due(cx),
             }
         }
         self.tidy(below);

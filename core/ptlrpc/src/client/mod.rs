@@ -96,6 +96,8 @@ pub(crate) struct Client {
     wanted: Arc<ConnectData>,
     /// The pings of the present moment.
     burst: Burst,
+    /// When the kernel's pinger makes its next pass.
+    pass: Option<Instant>,
     stats: ClientStats,
     /// The warning about LNet's time was given.
     warned: bool,
