@@ -232,7 +232,8 @@ impl Client {
             }
         }
         let portals = call.portals.unwrap_or_else(|| call.opcode.portals(im.config.kind));
-        let mut lens = vec![Body::LEN as u32];
+        let mut lens = Vec::with_capacity(1 + call.reply_lens.len());
+        lens.push(Body::LEN as u32);
         lens.extend(&call.reply_lens);
         let reply_len = u32::try_from(size(&lens)).unwrap_or(u32::MAX);
         let id = self.request(import, purpose, call.opcode, |header, body| {
