@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use lnet::upper::Below;
 use lnet::{AttachError, MdOptions, MdSpec, Unlink};
-use lnet_types::{Errno, IoVec, Nid, Prng, Span};
+use lnet_types::{Errno, IoVec, Nid, Prng, Span, iovec_len};
 
 use crate::event::Event;
 use crate::lose::Losses;
@@ -93,7 +93,7 @@ impl Cx<'_, '_> {
 
     /// The bytes of some spans, one behind the other.
     pub(crate) fn copy_out(&self, spans: &[Span]) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(iovec_len(spans) as usize);
         for span in spans {
             bytes.extend_from_slice(self.below.bytes(*span));
         }

@@ -53,7 +53,7 @@ pub use server::{
 };
 pub use settings::{Setting, SettingError};
 pub use table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
-pub use tunables::{DeadlineRule, Evictor, Reconnect, TimeUnit, Tunables};
+pub use tunables::{DeadlineRule, Evictor, Pinger, Reconnect, TimeUnit, Tunables};
 
 /// The level of the protocol that is spoken, as connect data name it: 2.17.57.
 pub const VERSION: u32 = 2 << 24 | 17 << 16 | 57 << 8;

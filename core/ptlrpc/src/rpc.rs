@@ -162,7 +162,7 @@ impl Ptlrpc {
         while let Some(import) = cx.common.imports_gone.pop() {
             server.caller_gone(cx, import);
         }
-        for (export, net) in cx.common.callback_nets.drain(..) {
+        while let Some((export, net)) = cx.common.callback_nets.pop() {
             server.callback_took(export, net);
         }
         while let Some(export) = cx.common.reversed.pop() {
@@ -200,6 +200,7 @@ impl Ptlrpc {
                 Timer::Recovery(target) => self.server.recovery_due(cx, target),
                 Timer::Watchdog(served) => self.server.watchdog_due(cx, served),
                 Timer::Discoveries => self.client.discoveries_due(cx),
+                Timer::Pass => self.client.pass_due(cx),
             }
         }
         self.tidy(below);

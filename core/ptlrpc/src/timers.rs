@@ -34,10 +34,12 @@ pub(crate) enum Timer {
     Watchdog(ServedId),
     /// Discoveries that have failed begin again.
     Discoveries,
+    /// The next pass of the pinger.
+    Pass,
 }
 
 /// Variants of [`Timer`].
-const KINDS: usize = 11;
+const KINDS: usize = 12;
 
 impl Timer {
     /// Its kind, and the key of what it is for.
@@ -54,6 +56,7 @@ impl Timer {
             Self::Recovery(id) => (8, id.into()),
             Self::Watchdog(id) => (9, id.into()),
             Self::Discoveries => (10, 0),
+            Self::Pass => (11, 0),
         }
     }
 
@@ -69,6 +72,7 @@ impl Timer {
             8 => Self::Recovery(key.into()),
             9 => Self::Watchdog(key.into()),
             10 => Self::Discoveries,
+            11 => Self::Pass,
             _ => Self::Silence,
         }
     }

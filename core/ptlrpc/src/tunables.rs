@@ -50,6 +50,16 @@ pub enum Evictor {
     Kernel,
 }
 
+/// When idle imports ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinger {
+    /// Each when its time has come, with a few others.
+    Own,
+    /// In passes over all imports, each at the earliest time that was known at the end of the one before:
+    /// traffic puts off a ping, and not the pass (P-101).
+    Kernel,
+}
+
 /// What an administrator sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunables {
@@ -85,6 +95,8 @@ pub struct Tunables {
     pub exports_per_node: u32,
     /// Which rule evicts.
     pub evictor: Evictor,
+    /// When idle imports ping.
+    pub pinger: Pinger,
     /// How a deadline is made of estimates.
     pub deadline: DeadlineRule,
     /// When and where a lost connection is made again.
@@ -122,6 +134,7 @@ impl Default for Tunables {
             evict_factor: 15,
             exports_per_node: 16_384,
             evictor: Evictor::Own,
+            pinger: Pinger::Own,
             deadline: DeadlineRule::Margin,
             reconnect: Reconnect::OnNotice,
             unit: TimeUnit::Nanoseconds,
@@ -162,6 +175,7 @@ impl Tunables {
             }
             Profile::Kernel | Profile::Pre213 => Self {
                 evictor: Evictor::Kernel,
+                pinger: Pinger::Kernel,
                 reconnect: Reconnect::Readiness,
                 unit: TimeUnit::Seconds,
                 deadline_limits_lnet: false,
@@ -260,13 +274,14 @@ mod tests {
 
     #[test]
     fn each_profile_has_its_rows() {
-        for (profile, deadline, reconnect, unit, evictor) in [
+        for (profile, deadline, reconnect, unit, evictor, pinger) in [
             (
                 Profile::Default,
                 DeadlineRule::Margin,
                 Reconnect::OnNotice,
                 TimeUnit::Nanoseconds,
                 Evictor::Own,
+                Pinger::Own,
             ),
             (
                 Profile::Documents,
@@ -274,6 +289,7 @@ mod tests {
                 Reconnect::Interval,
                 TimeUnit::Nanoseconds,
                 Evictor::Own,
+                Pinger::Own,
             ),
             (
                 Profile::Kernel,
@@ -281,11 +297,13 @@ mod tests {
                 Reconnect::Readiness,
                 TimeUnit::Seconds,
                 Evictor::Kernel,
+                Pinger::Kernel,
             ),
         ] {
             let t = Tunables::of(profile);
             assert_eq!((t.deadline, t.reconnect), (deadline, reconnect), "{profile:?}");
-            assert_eq!((t.unit, t.evictor), (unit, evictor), "{profile:?}");
+            let found = (t.unit, t.evictor, t.pinger);
+            assert_eq!(found, (unit, evictor, pinger), "{profile:?}");
             assert_eq!((t.at_min, t.at_max), (secs(5), secs(600)), "{profile:?}");
         }
     }

@@ -10,7 +10,7 @@ use ptlrpc::Tunables;
 use crate::exchange::Index;
 use crate::player::{Played, Player, Setup, Side, Verdict};
 use crate::recording::{Message, messages};
-use crate::stage::{PING, Sockets, VirtualTime};
+use crate::stage::{PING, PING_OF_CLIENTS, Sockets, VirtualTime};
 
 /// A difference that is known. There is no other way to allow one.
 #[derive(Clone, Copy, Debug)]
@@ -63,9 +63,11 @@ pub struct Count {
 }
 
 /// The tunables of recorded nodes: those of profile `kernel`.
-fn tunables(capture: &str) -> Tunables {
-    let kernel = Tunables { ping_interval: PING, ..Tunables::of(lnet::Profile::Kernel) };
-    match capture {
+fn tunables(path: &Path) -> Tunables {
+    let clients = path.iter().any(|part| part == "lustre-client");
+    let ping_interval = if clients { PING_OF_CLIENTS } else { PING };
+    let kernel = Tunables { ping_interval, ..Tunables::of(lnet::Profile::Kernel) };
+    match stem(path).as_str() {
         // Release 2.15 has no lower bound of its estimates.
         "both-2.15.8" => Tunables { at_min: Duration::from_secs(1), ..kernel },
         _ => kernel,
@@ -87,7 +89,7 @@ pub fn play(path: &Path, allowed: &mut Allowed<'_>) -> [Count; 2] {
     let recorded = messages(path);
     let mut counts = [Count::default(), Count::default()];
     for node in nodes(&recorded) {
-        let setup = Setup { tunables: tunables(&name), dies: dies(&name), locks: false };
+        let setup = Setup { tunables: tunables(path), dies: dies(&name), locks: false };
         let stage = VirtualTime::new(node, setup.tunables.clone());
         let played = Player::play(&recorded, &Index::new(&recorded), node, &setup, stage);
         for (side, what) in &played.extra {
@@ -140,7 +142,7 @@ pub fn sent(path: &Path) -> Vec<(Nid, Vec<Message>)> {
     let recorded = messages(path);
     let index = Index::new(&recorded);
     let play = |node: Nid| {
-        let setup = Setup { tunables: tunables(&name), dies: dies(&name), locks: false };
+        let setup = Setup { tunables: tunables(path), dies: dies(&name), locks: false };
         let stage = VirtualTime::new(node, setup.tunables.clone());
         (node, Player::play(&recorded, &index, node, &setup, stage).sent)
     };
@@ -171,7 +173,7 @@ pub fn play_on_sockets(
     let peers: BTreeSet<Nid> = names.values().copied().collect();
     let mut counts = [Count::default(), Count::default()];
     for (node, moved) in names.iter().filter(|(node, _)| only.is_none_or(|only| only == **node)) {
-        let setup = Setup { tunables: tunables(&name), dies: dies(&name), locks: false };
+        let setup = Setup { tunables: tunables(path), dies: dies(&name), locks: false };
         let stage = Sockets::new(*moved, &peers, PORT, setup.tunables.clone());
         let played = Player::play(&recorded, &Index::new(&recorded), *moved, &setup, stage);
         judge(&name, *node, &played, allowed, &mut counts);

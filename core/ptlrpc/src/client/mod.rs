@@ -96,6 +96,8 @@ pub(crate) struct Client {
     wanted: Arc<ConnectData>,
     /// The pings of the present moment.
     burst: Burst,
+    /// When the kernel's pinger makes its next pass.
+    pass: Option<Instant>,
     stats: ClientStats,
     /// The warning about LNet's time was given.
     warned: bool,
@@ -230,7 +232,8 @@ impl Client {
             }
         }
         let portals = call.portals.unwrap_or_else(|| call.opcode.portals(im.config.kind));
-        let mut lens = vec![Body::LEN as u32];
+        let mut lens = Vec::with_capacity(1 + call.reply_lens.len());
+        lens.push(Body::LEN as u32);
         lens.extend(&call.reply_lens);
         let reply_len = u32::try_from(size(&lens)).unwrap_or(u32::MAX);
         let id = self.request(import, purpose, call.opcode, |header, body| {

@@ -4,12 +4,12 @@ use core::time::Duration;
 
 use lnet_types::Instant;
 
-use super::import::Leaving;
+use super::import::{Import, Leaving};
 use super::{Client, ImportState};
 use crate::common::Cx;
 use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
-use crate::tunables::SWITCH;
+use crate::tunables::{Pinger, SWITCH};
 
 /// Imports that a pass of the pinger looks at beside the one whose time has come: pings of a few imports
 /// go together (P-102), those of very many stay spread over the interval.
@@ -19,6 +19,9 @@ const TOGETHER: usize = 64;
 pub(crate) const AT_ONCE: usize = 4096;
 /// Pings beyond that go so much later.
 const LATER: Duration = Duration::from_millis(100);
+
+/// Passes of the kernel's pinger are at least so far apart.
+const PASSES: Duration = Duration::from_secs(1);
 
 /// How many pings have gone at the last moment at which any has.
 #[derive(Debug, Default)]
@@ -44,6 +47,9 @@ impl Client {
     pub(crate) fn import_due(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let pings = self.imports.get(import).is_some_and(|im| im.state == ImportState::Full);
         self.look_at(cx, import);
+        if pings && cx.common.tunables.pinger == Pinger::Kernel {
+            return self.pass_due(cx);
+        }
         // What goes at this moment anyway is company enough: the others stay spread.
         if !pings || self.burst.pings > 1 {
             return;
@@ -57,6 +63,37 @@ impl Client {
         }
     }
 
+    /// A pass of the kernel's pinger over all imports (P-101).
+    pub(crate) fn pass_due(&mut self, cx: &mut Cx<'_, '_>) {
+        let now = cx.below.now();
+        self.pass = None;
+        let at = |cx: &Cx<'_, '_>, id| cx.common.timers.at(Timer::Import(id));
+        let looked_at =
+            |im: &Import| matches!(im.state, ImportState::Full | ImportState::Disconnected);
+        let due = self
+            .imports
+            .iter()
+            .filter(|(id, im)| looked_at(im) && at(cx, *id).is_some_and(|at| at < now + SWITCH));
+        let due: Vec<ImportId> = due.map(|(id, _)| id).collect();
+        for import in due {
+            cx.common.timers.stop(Timer::Import(import));
+            self.look_at(cx, import);
+        }
+        let full = self.imports.iter().filter(|(_, im)| im.state == ImportState::Full);
+        if let Some(next) = full.filter_map(|(id, _)| at(cx, id)).min() {
+            self.plan_pass(cx, next.max(now + PASSES));
+        }
+    }
+
+    /// A pass of the kernel's pinger is to be made then at the latest.
+    fn plan_pass(&mut self, cx: &mut Cx<'_, '_>, at: Instant) {
+        let kernel = cx.common.tunables.pinger == Pinger::Kernel;
+        if kernel && self.pass.is_none_or(|planned| at < planned) {
+            self.pass = Some(at);
+            cx.common.timers.set(Timer::Pass, at);
+        }
+    }
+
     /// Pings, or connects.
     fn look_at(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         match self.imports.get(import).map(|im| im.state) {
@@ -64,6 +101,7 @@ impl Client {
                 if let Some(im) = self.imports.get_mut(import) {
                     im.look_again = Some(cx.below.now() + SWITCH);
                 }
+                self.plan_pass(cx, cx.below.now() + SWITCH);
                 self.connect(cx, import);
             }
             Some(ImportState::Full) if self.is_idle(import, cx.below.now()) => {
@@ -87,20 +125,22 @@ impl Client {
 
     /// The next ping is due a whole interval from now. A reply that leaves something uncommitted calls it
     /// sooner (P-75, P-100).
-    pub(super) fn ping_later(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
+    pub(super) fn ping_later(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let Some(im) = self.imports.get(import) else { return };
         if im.state != ImportState::Full || im.callback.is_some() {
             return;
         }
         let at = cx.below.now() + cx.common.tunables.ping_interval;
         cx.common.timers.set(Timer::Import(import), at);
+        self.plan_pass(cx, at);
     }
 
     /// It is due after a short one if a commit is awaited.
-    pub(super) fn ping_soon(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
+    pub(super) fn ping_soon(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         if self.imports.get(import).is_some_and(|im| im.retained.awaits_commit()) {
             let soon = Self::now(cx) + cx.common.tunables.short_ping();
             cx.common.timers.set(Timer::Import(import), soon);
+            self.plan_pass(cx, soon);
         }
     }
 

@@ -61,8 +61,8 @@ impl Records {
 
     /// The client has the answers up to this xid.
     pub(crate) fn acknowledge(&mut self, last_xid: u64) {
-        while let Some(first) = self.by_xid.first_entry().filter(|first| *first.key() <= last_xid) {
-            let record = first.remove();
+        while self.by_xid.first_key_value().is_some_and(|(xid, _)| *xid <= last_xid) {
+            let Some((_, record)) = self.by_xid.pop_first() else { return };
             self.bytes -= bytes_of(&record);
             if self.by_tag.get(&record.tag) == Some(&record.xid) {
                 self.by_tag.remove(&record.tag);

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::bench::{APPEND, Bench, ECHO, append_log};
 use crate::client::AT_ONCE;
+use crate::{Pinger, Tunables};
 
 /// Messages that are sent in so many seconds.
 fn sent_in(bench: &mut Bench, seconds: u64) -> u64 {
@@ -29,6 +30,27 @@ fn imports_of_a_node_whose_pings_are_due_within_five_seconds_ping_together() {
     assert_eq!(sent_in(&mut bench, 2), 4, "at 25 s: two pings and their replies");
     assert_eq!(sent_in(&mut bench, 3), 0, "at 29 s");
     assert_eq!(sent_in(&mut bench, 3), 2, "at 31 s");
+}
+
+#[test]
+fn p101_traffic_puts_off_a_ping_of_the_kernels_pinger_but_not_its_pass() {
+    // The first import would ping at 25 s, the second at 28 s; the first has a call at 20 s.
+    for (pinger, at_25, at_28) in [(Pinger::Kernel, 2, 0), (Pinger::Own, 0, 2)] {
+        let mut bench = Bench::new(append_log());
+        bench.party_of(bench.client, |p, _| {
+            let tunables = Tunables { pinger, ..p.ptlrpc.tunables().clone() };
+            p.ptlrpc.set_tunables(tunables);
+        });
+        let (client, first) = (bench.client, bench.import);
+        let second = bench.new_import(client, "client-2");
+        for (import, pause) in [(first, 3), (second, 17), (first, 4)] {
+            bench.rpc(client, |rpc| rpc.call(import, Bench::say(ECHO, "call"))).unwrap();
+            bench.settle();
+            bench.secs(pause);
+        }
+        assert_eq!(sent_in(&mut bench, 2), at_25, "{pinger:?} at 25 s");
+        assert_eq!(sent_in(&mut bench, 3), at_28, "{pinger:?} at 28 s");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use ptlrpc::{Answer, Call, ImportConfig, ImportId, Past, ServiceConfig, TargetCo
 
 use super::Player;
 use crate::recording::Message;
-use crate::stage::{PING, START, Sent, Stage};
+use crate::stage::{START, Sent, Stage};
 
 /// Deadline of a request to a service without history (P-96).
 pub(super) const DEADLINE: Duration = Duration::from_secs(16);
@@ -82,12 +82,15 @@ impl<S: Stage> Player<'_, S> {
         let Some(first) = mine.next() else { return late };
         let message = &self.messages[first];
         if message.body().opcode == Opcode::OBD_PING {
-            return (before + message.at).saturating_sub(PING).min(late);
+            return (before + message.at)
+                .saturating_sub(self.setup.tunables.ping_interval)
+                .min(late);
         }
         if message.body().opcode.is_connect() && !self.follows_a_table(first, link) {
             // A ping was lost before: its time passed, or LNet failed meanwhile.
             let waited = if self.setup.dies { DEADLINE / 2 } else { DEADLINE };
-            return (before + message.at).saturating_sub(PING + waited).min(late);
+            let ping = self.setup.tunables.ping_interval + waited;
+            return (before + message.at).saturating_sub(ping).min(late);
         }
         late
     }

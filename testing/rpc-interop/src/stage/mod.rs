@@ -24,6 +24,9 @@ pub const START: Instant = Instant::from_secs(100_000);
 /// An import pings this long after its last request: 25 s (P-100) by the recorded kernel's timers,
 /// which run late by a fortieth, and sometimes by a second more. Pings came after 25.6 and 26.6 s.
 pub const PING: Duration = Duration::from_secs(26);
+/// The same of the machines on which recoveries were recorded: most of what their pings come late by are
+/// passes of the pinger, which ours makes as they do (P-101).
+pub const PING_OF_CLIENTS: Duration = Duration::from_millis(25_300);
 
 /// A message that our node has sent.
 #[derive(Clone, Debug)]

@@ -31,7 +31,6 @@ const CLOSED: &str =
     "the recorded list of opens begins with one that is closed, and is not repeated";
 const HELD: &str =
     "grants that a client holds are the object layer's, as it reports them in a connect";
-const WAITED: &str = "the player waits for a ping that ours sends later: what follows is later";
 const BORROWED: &str =
     "a first connect has the instance of another target of the kind, whose reply came last";
 const ATTEMPTS: &str =
@@ -104,9 +103,9 @@ pub(crate) const KNOWN: &[Known] = &[
         ..Known::at("server-crash", LATER)
     }),
     client(Known {
-        what: "REQ OST_DISCONNECT",
+        what: "REQ LDLM_CANCEL",
         difference: "time",
-        ..Known::at("server-crash", PASSES)
+        ..Known::at("server-crash", LATER)
     }),
     client(Known {
         what: "REP LDLM_GL_CALLBACK",
@@ -122,18 +121,6 @@ pub(crate) const KNOWN: &[Known] = &[
         what: "REQ OST_CONNECT",
         difference: "connect.handle",
         ..Known::at("mdt-restart-recovery", TWINS)
-    }),
-    client(Known {
-        what: "REP LDLM_BL_CALLBACK",
-        difference: "time",
-        ..Known::at("mdt-restart-recovery", WAITED)
-    }),
-    client(Known { what: "REQ OST_SYNC", difference: "time", ..Known::at("ost-restart", WAITED) }),
-    client(Known { what: "REP LDLM_", difference: "time", ..Known::at("ost-restart", WAITED) }),
-    client(Known {
-        what: "REP LDLM_",
-        difference: "body.service_time",
-        ..Known::at("ost-restart", WAITED)
     }),
     client(Known {
         what: "REQ OST_CONNECT",
