@@ -123,6 +123,19 @@ fn new_files_are_made_after_a_crash_of_all_servers_and_clients() {
 }
 
 #[test]
+fn files_that_are_made_while_object_targets_are_dead_have_their_objects() {
+    // Before the objects that were made ahead are committed for another reason.
+    for at in [1, 2, 3] {
+        let fault = format!(
+            "[[fault]]\nkind = \"kill\"\nat = \"{at}s\"\nuntil = \"{}s\"\non = \"s1\"",
+            at + 3
+        );
+        let played = holds(3, &fault);
+        assert_eq!(played.summary.errors, 0, "{}", played.summary);
+    }
+}
+
+#[test]
 fn programs_that_change_the_names_of_one_directory_have_an_order() {
     let load = "names = 3\nshared = true\nwindow = 1\nthink = \"20ms\"";
     let fault = "[[fault]]\nkind = \"kill\"\nat = \"60s\"\nuntil = \"65s\"\non = \"s0\"";
