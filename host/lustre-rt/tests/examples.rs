@@ -6,6 +6,10 @@ use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use lnet_rt::{NodeBuilder, NodeHandle};
+use lustre_rt::{MGS_UUID, Ost, OstLimits, RpcNode, Site};
+use lustre_target::{Commit, Mdt, MemoryStore, Mgs};
+
 /// Examples stand beside the tests; `cargo test -p lustre-rt` makes both.
 fn example(name: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap();
@@ -102,4 +106,52 @@ fn holder_that_was_stopped_does_not_overwrite_what_the_next_one_has_written() {
     assert_eq!(std::fs::read(&file).unwrap(), b"\0\0ccccbb");
     drop((first, other, next, server));
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// A file system on a node of the test, with two object targets in memory.
+fn file_system(ip: &str, port: u16) -> (NodeHandle, RpcNode) {
+    let node = NodeBuilder::new().tcp(ip.parse().unwrap(), port).start().unwrap();
+    let rpc = RpcNode::start(&node, Default::default()).unwrap();
+    rpc.serve_targets().unwrap();
+    let site = Site::on_one_node("lfs", 2, &[format!("{ip}@tcp").parse().unwrap()]).unwrap();
+    let store = || MemoryStore::new(Commit::AtOnce, 1 << 30);
+    for uuid in ["lfs-OST0000_UUID", "lfs-OST0001_UUID"] {
+        rpc.add_target_in_memory(uuid, Ost::new(OstLimits::default()), store()).unwrap();
+    }
+    rpc.add_target_in_memory(MGS_UUID, Mgs::new(std::slice::from_ref(&site)), store()).unwrap();
+    let mut names = store();
+    let mdt = Mdt::load(site, &mut names).unwrap();
+    rpc.add_target_in_memory("lfs-MDT0000_UUID", mdt, names).unwrap();
+    (node, rpc)
+}
+
+#[test]
+fn what_one_example_has_put_into_a_file_the_other_one_shows() {
+    let (_node, _rpc) = file_system("127.88.0.1", 7988);
+    let bytes: Vec<u8> =
+        (0..9_000_001_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let run = |name: &str, source: &str, place: &str, input: &[u8]| {
+        let mut child = Command::new(example(name))
+            .args([source, &format!("127.88.0.1@tcp:/lfs{place}"), "7988"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut to = child.stdin.take().unwrap();
+        // An example that ends early reads no more.
+        let _ = to.write_all(input);
+        drop(to);
+        child.wait_with_output().unwrap()
+    };
+    let put = run("lustre_put", "127.88.0.2", "/f", &bytes);
+    assert!(put.status.success(), "{}", String::from_utf8_lossy(&put.stderr));
+    let cat = run("lustre_cat", "127.88.0.3", "/f", &[]);
+    assert!(cat.status.success(), "{}", String::from_utf8_lossy(&cat.stderr));
+    assert!(cat.stdout == bytes, "{} bytes", cat.stdout.len());
+    // A new file is not one that is there.
+    let again = run("lustre_put", "127.88.0.2", "/f", &bytes);
+    assert!(!again.status.success());
+    let none = run("lustre_cat", "127.88.0.3", "/none", &[]);
+    assert!(!none.status.success() && none.stdout.is_empty());
 }

@@ -9,7 +9,7 @@ use crate::error::ScenarioError;
 use crate::model::{Direction, Fault, FaultKind, LinkEvent, Links, Transport, World};
 use crate::place::{Index, Part, Place, Which, net_of};
 use crate::read::Table;
-use crate::rpc::{self, LoadKind, RpcLoss, RpcWorld, TargetKind, TargetSpec};
+use crate::rpc::{self, LoadKind, RpcLoss, RpcWorld, TargetSpec};
 use crate::units::Share;
 use crate::world::tunables;
 
@@ -168,11 +168,14 @@ fn targets(t: &mut Table<'_, '_>, rpc: &RpcWorld) -> Result<Vec<usize>, Scenario
 
 /// Targets with a store.
 fn stores(t: &mut Table<'_, '_>, rpc: &RpcWorld) -> Result<Vec<usize>, ScenarioError> {
-    let shown = t.require("target", "the name of a target of kind \"kv\"")?;
+    let shown = t.require("target", "the name of a target with a store")?;
     let targets = rpc::targets(&shown, rpc)?;
     let without = targets.iter().filter_map(|at| rpc.targets.get(*at));
-    match without.into_iter().find(|t| t.kind != TargetKind::Kv) {
-        Some(t) => Err(shown.wrong(&format!("targets of kind \"kv\": '{}' has no store", t.name))),
+    match without.into_iter().find(|t| !t.kind.has_store()) {
+        Some(t) => {
+            let what = format!("targets of kind \"kv\" or \"ost\": '{}' has no store", t.name);
+            Err(shown.wrong(&what))
+        }
         None => Ok(targets),
     }
 }

@@ -19,6 +19,7 @@ mod change;
 mod error;
 mod fault;
 mod fidelity;
+mod files;
 mod lock;
 mod model;
 mod own;
@@ -35,6 +36,7 @@ mod world;
 pub use change::Change;
 pub use error::ScenarioError;
 pub use fidelity::{ByteSettings, Fidelity};
+pub use files::FileLoad;
 pub use lock::{LockLoad, LockPart, ModeSet};
 pub use model::{
     Bars, Clocks, Direction, Exchange, Fault, FaultKind, Group, LinkEvent, Links, NetSpec, NodeId,

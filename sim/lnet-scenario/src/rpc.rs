@@ -1,6 +1,6 @@
 //! Reads what stands on LNet: `[rpc]` with the tunables of the request layer, `[[target]]` and
-//! `[[client]]`, and the workloads of kind `rpc`, `kv` and `lock`. What of it there is, is in the types here;
-//! who plays it, is no matter.
+//! `[[client]]`, and the workloads of kind `rpc`, `kv`, `lock` and `files`. What of it there is, is in the
+//! types here; who plays it, is no matter.
 
 use core::time::Duration;
 
@@ -9,6 +9,7 @@ use ptlrpc::{Part, Tunables};
 
 use crate::SECTION_MAX;
 use crate::error::ScenarioError;
+use crate::files::{self, FileLoad};
 use crate::lock::{self, LockLoad};
 use crate::model::{NodeId, Pace, World};
 use crate::place::{Index, Place};
@@ -57,6 +58,12 @@ pub enum TargetKind {
     Kv,
     /// Locks on names, as `lustre-target` has them.
     Lock,
+    /// The configuration of a file system.
+    Mgs,
+    /// Names and attributes of a file system.
+    Mdt,
+    /// Data of a file system.
+    Ost,
 }
 
 /// What a store can do.
@@ -97,6 +104,8 @@ pub enum LoadKind {
     },
     /// Locks on names.
     Lock(LockLoad),
+    /// Files of a file system.
+    Files(FileLoad),
 }
 
 impl LoadKind {
@@ -106,6 +115,7 @@ impl LoadKind {
             Self::List { .. } => TargetKind::List,
             Self::Kv { .. } => TargetKind::Kv,
             Self::Lock(_) => TargetKind::Lock,
+            Self::Files(_) => TargetKind::Mdt,
         }
     }
 }
@@ -117,7 +127,20 @@ impl TargetKind {
             Self::List => "list",
             Self::Kv => "kv",
             Self::Lock => "lock",
+            Self::Mgs => "mgs",
+            Self::Mdt => "mdt",
+            Self::Ost => "ost",
         }
+    }
+
+    /// Whether it is part of a file system.
+    pub const fn is_of_files(self) -> bool {
+        matches!(self, Self::Mgs | Self::Mdt | Self::Ost)
+    }
+
+    /// Whether its store may be slow, full or broken.
+    pub(crate) const fn has_store(self) -> bool {
+        matches!(self, Self::Kv | Self::Ost)
     }
 }
 
@@ -154,6 +177,12 @@ pub enum RpcOperation {
     Completion,
     /// Reads or writes under a lock.
     Io,
+    /// Changes names or attributes.
+    Reint,
+    /// Closes a file.
+    Close,
+    /// Writes to an object.
+    Write,
 }
 
 /// Messages of requests that get lost.
@@ -168,7 +197,7 @@ pub struct RpcLoss {
 }
 
 /// The operations by their words.
-pub(crate) const OPERATIONS: [(&str, RpcOperation); 15] = [
+pub(crate) const OPERATIONS: [(&str, RpcOperation); 18] = [
     ("append", RpcOperation::Append),
     ("read", RpcOperation::Read),
     ("put", RpcOperation::Put),
@@ -184,6 +213,9 @@ pub(crate) const OPERATIONS: [(&str, RpcOperation); 15] = [
     ("blocking", RpcOperation::Blocking),
     ("completion", RpcOperation::Completion),
     ("io", RpcOperation::Io),
+    ("reint", RpcOperation::Reint),
+    ("close", RpcOperation::Close),
+    ("write", RpcOperation::Write),
 ];
 
 /// The parts of a request by their words.
@@ -246,6 +278,15 @@ impl RpcWorld {
     }
 }
 
+/// What a target may serve.
+const KINDS: [TargetKind; 6] = [
+    TargetKind::List,
+    TargetKind::Kv,
+    TargetKind::Lock,
+    TargetKind::Mgs,
+    TargetKind::Mdt,
+    TargetKind::Ost,
+];
 /// Longest name of a target (P-18).
 const NAME_MAX: usize = ptlrpc::UUID_MAX;
 /// Longest time that a tunable may say.
@@ -296,6 +337,7 @@ pub(crate) fn read(top: &mut Table<'_, '_>, world: &World) -> Result<RpcWorld, S
     if rpc.targets.len() > SECTION_MAX || rpc.clients.len() > SECTION_MAX {
         return Err(top.wrong(&format!("has more than {SECTION_MAX} targets or clients")));
     }
+    files::check(top, &rpc)?;
     if rpc.targets.is_empty() && rpc.tunables != Tunables::default() {
         return Err(top.wrong("has an [rpc] and nothing that uses it: expected a [[target]]"));
     }
@@ -356,9 +398,9 @@ fn target(
         return Err(value.wrong("each target once"));
     }
     t.name = format!("target '{name}'");
-    let kinds = [TargetKind::List, TargetKind::Kv, TargetKind::Lock];
-    let kinds = kinds.map(|kind| (kind.name(), kind));
-    let kind = t.require("kind", "\"list\", \"kv\" or \"lock\"")?.word(&kinds)?;
+    let kinds = KINDS.map(|kind| (kind.name(), kind));
+    let kind = t.require("kind", "list, kv, lock, mgs, mdt or ost")?.word(&kinds)?;
+    files::check_name(&value, name, kind, rpc)?;
     let on = node(&t.require("on", "the node that serves it")?, index)?;
     let failover = match t.take("failover") {
         Some(v) => match node(&v, index)? {
@@ -369,8 +411,9 @@ fn target(
     };
     let commit = t.take("commit").map(|v| v.duration()).transpose()?.unwrap_or(Duration::ZERO);
     let store = match t.take("store") {
-        Some(v) if kind != TargetKind::Kv => {
-            let what = format!("no store: a {} has none, kind \"kv\" has one", kind.name());
+        Some(v) if !kind.has_store() => {
+            let what =
+                format!("no store: a {} has none, kinds \"kv\" and \"ost\" have one", kind.name());
             return Err(v.wrong(&what));
         }
         Some(v) => store(v.table()?)?,
@@ -448,6 +491,8 @@ pub(crate) enum LoadWord {
     Kv,
     /// `lock`: locks of lock targets.
     Lock,
+    /// `files`: files of a file system.
+    Files,
 }
 
 /// The rest of a workload of calls.
@@ -476,10 +521,11 @@ pub(crate) fn load(
     };
     let reads = match word {
         LoadWord::Rpc | LoadWord::Kv => share(&mut t, "reads")?,
-        LoadWord::Lock => Share::NONE,
+        LoadWord::Lock | LoadWord::Files => Share::NONE,
     };
     let kind = match word {
         LoadWord::Lock => LoadKind::Lock(lock::read(&mut t)?),
+        LoadWord::Files => LoadKind::Files(files::read(&mut t)?),
         LoadWord::Rpc => {
             let bulk = t.take("bulk").map(|v| v.size(BULK_MAX)).transpose()?.unwrap_or(0);
             LoadKind::List { bulk }

@@ -39,7 +39,7 @@ enum Of {
     Selftest,
 }
 
-const KINDS: [(&str, Of); 10] = [
+const KINDS: [(&str, Of); 11] = [
     ("put", Of::Programs(Kind::Put)),
     ("get", Of::Programs(Kind::Get)),
     ("request", Of::Programs(Kind::Request)),
@@ -49,6 +49,7 @@ const KINDS: [(&str, Of); 10] = [
     ("rpc", Of::Rpc(LoadWord::Rpc)),
     ("kv", Of::Rpc(LoadWord::Kv)),
     ("lock", Of::Rpc(LoadWord::Lock)),
+    ("files", Of::Rpc(LoadWord::Files)),
     ("selftest", Of::Selftest),
 ];
 
@@ -70,8 +71,10 @@ pub(crate) fn read(
     let index = Index::new(world);
     let mut all = Vec::new();
     for mut t in tables {
-        let word =
-            t.require("kind", "put, get, request, read, write, ping, rpc, kv, lock or selftest")?;
+        let word = t.require(
+            "kind",
+            "put, get, request, read, write, ping, rpc, kv, lock, files or selftest",
+        )?;
         match word.word(&KINDS)? {
             Of::Programs(kind) => all.push(one(t, kind, &index, duration)?),
             Of::Selftest => selftests.push(selftest::load(t, &index, duration)?),

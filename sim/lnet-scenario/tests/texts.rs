@@ -759,7 +759,7 @@ fn mistakes_about_stores_and_keys_are_named_with_value_and_expectation() {
         ("bandwidth = \"100MiB/s\"", "bandwidth = \"fast\"", "expected a rate above 0"),
         ("size = \"1MiB\"", "size = \"1KiB\"", "expected at least 65536 bytes"),
         ("size = \"1MiB\" }", "seeks = 1 }", "unknown key 'seeks': expected one of latency"),
-        ("kind = \"list\"", "kind = \"list\"\nstore = {}", "a list has none, kind \"kv\" has one"),
+        ("kind = \"list\"", "kind = \"list\"\nstore = {}", "a list has none, kinds \"kv\" and"),
         ("keys = 100", "keys = 0", "expected a number from 1 to 65536"),
         ("size = \"64KiB\"", "size = 7", "expected at least 8 bytes"),
         ("size = \"64KiB\"", "bulk = \"64KiB\"", "unknown key 'bulk'"),
@@ -852,7 +852,7 @@ fn locks_and_their_faults_are_read() {
 #[test]
 fn mistakes_about_locks_are_named_with_value_and_expectation() {
     for (from, to, says) in [
-        ("kind = \"lock\"\non", "kind = \"lock\"\nstore = {}\non", "a lock has none, kind \"kv\""),
+        ("kind = \"lock\"\non", "kind = \"lock\"\nstore = {}\non", "a lock has none, kinds \"kv\""),
         ("ldlm_enqueue_min = \"30s\"", "ldlm_enqueue_min = \"0s\"", "a time from 1s to 24h"),
         ("ast_resend = false", "ast_resend = 0", "expected true or false"),
         ("modes = [\"PR\", \"PW\", \"GROUP\"]", "", "has no 'modes': expected modes like"),
@@ -871,6 +871,73 @@ fn mistakes_about_locks_are_named_with_value_and_expectation() {
         let error = parse("locks.toml", &LOCKS.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(error.contains(says), "{to}: {error}");
         assert!(error.starts_with("locks.toml:"), "{error}");
+    }
+}
+
+const FILES: &str = r#"
+name = "files"
+duration = "60s"
+[[net]]
+name = "tcp"
+[[node]]
+name = "server"
+rails = ["tcp"]
+[[node]]
+name = "client"
+rails = ["tcp"]
+[[target]]
+name = "MGS"
+kind = "mgs"
+on = "server"
+[[target]]
+name = "lfs-MDT0000_UUID"
+kind = "mdt"
+on = "server"
+[[target]]
+name = "lfs-OST000a_UUID"
+kind = "ost"
+on = "server"
+store = { size = "1MiB" }
+[[client]]
+on = "client"
+[[workload]]
+kind = "files"
+from = "client"
+to = "lfs-MDT0000_UUID"
+names = 3
+size = "64KiB"
+stripes = 2
+shared = true
+check = "50s"
+window = 1
+[[fault]]
+kind = "store_full"
+target = "lfs-OST000a_UUID"
+at = "10s"
+until = "20s"
+"#;
+
+#[test]
+fn a_file_system_and_its_workload_are_read_and_their_mistakes_are_named() {
+    let s = parse("files.toml", FILES).unwrap();
+    assert_eq!(s.rpc.fsname(), Some("lfs"));
+    let LoadKind::Files(load) = s.rpc.loads[0].kind else { panic!("{:?}", s.rpc.loads) };
+    assert_eq!((load.names, load.size, load.stripes, load.shared), (3, 65536, 2, true));
+    assert_eq!(load.check, Some(Duration::from_secs(50)));
+    for (from, to, says) in [
+        ("name = \"MGS\"", "name = \"mgs\"", "expected MGS, FSNAME-MDT0000_UUID"),
+        ("lfs-OST000a_UUID\"\nkind", "lfs-OST00a_UUID\"\nkind", "FSNAME-OSTxxxx_UUID"),
+        ("lfs-OST000a_UUID\"\nkind", "old-OST000a_UUID\"\nkind", "one file system: 'lfs'"),
+        ("kind = \"mdt\"", "kind = \"kv\"", "no target of kind \"mdt\""),
+        ("to = \"lfs-MDT0000_UUID\"", "to = \"MGS\"", "targets of kind \"mdt\": 'MGS' is a mgs"),
+        ("names = 3", "names = 0", "expected a number from 1 to 64"),
+        ("stripes = 2", "stripes = 9", "expected a number from 1 to 8"),
+        ("check = \"50s\"", "reads = \"50%\"", "unknown key 'reads'"),
+        ("target = \"lfs-OST000a_UUID\"", "target = \"MGS\"", "'MGS' has no store"),
+    ] {
+        assert!(FILES.contains(from), "{from}");
+        let error = parse("files.toml", &FILES.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(says), "{to}: {error}");
     }
 }
 

@@ -75,8 +75,9 @@ pub use paper::{
 };
 pub use play::{Played, play, play_before};
 pub use rpc::{
-    Answered, Asked, CallNo, KeyNo, LockModel, LockSeen, LockWant, RpcFigures, RpcModel, RpcSeen,
-    RpcTally,
+    Answered, Asked, CallNo, Dump, FileAnswer, FileAt, FileBytes, FileFailure, FileModel, FileOp,
+    FilePath, FileSeen, FileShown, Found, KeyNo, LockModel, LockSeen, LockWant, RpcFigures,
+    RpcModel, RpcSeen, RpcTally,
 };
 pub use selftest::SelftestFigures;
 pub use sim::{Sim, Watch};

@@ -9,7 +9,7 @@ use crate::check::{Bounds, all_checkers};
 use crate::fabric::Fabric;
 use crate::message::Messages;
 use crate::observe::{Observer, Violation};
-use crate::rpc::{LockModel, RpcModel};
+use crate::rpc::{FileModel, LockModel, RpcModel};
 use crate::sim::Sim;
 use crate::summary::Summary;
 use crate::trace::{Detail, Tracer};
@@ -82,6 +82,9 @@ fn play_over<F: Fabric>(
     }
     if LockModel::is_about(&scenario) {
         sim.observe(Box::new(LockModel::new(&scenario)));
+    }
+    if FileModel::is_about(&scenario) {
+        sim.observe(Box::new(FileModel::new(&scenario)));
     }
     let violation = sim.run().err();
     let trace = trace.take();

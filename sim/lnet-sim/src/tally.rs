@@ -13,7 +13,7 @@ use crate::arrivals::Arrivals;
 use crate::directory::{Directory, HostId};
 use crate::host::Host;
 use crate::observe::Seen;
-use crate::rpc::{LockSeen, RpcSeen, RpcTally};
+use crate::rpc::{FileSeen, LockSeen, RpcSeen, RpcTally};
 use crate::selftest::SelftestFigures;
 
 /// A fault, and when a node noticed.
@@ -236,6 +236,11 @@ impl Tally {
             RpcSeen::Lock { seen: LockSeen::Asked { .. }, .. } => self.attempts += 1,
             RpcSeen::Lock { seen: LockSeen::Granted { .. }, .. } => self.completed += 1,
             RpcSeen::Lock { seen: LockSeen::Refused { .. }, .. } => self.errors += 1,
+            RpcSeen::File { seen: FileSeen::Begun { .. } } => self.attempts += 1,
+            RpcSeen::File { seen: FileSeen::Ended { result, .. } } => match result {
+                Err(e) if !e.said => self.errors += 1,
+                _ => self.completed += 1,
+            },
             RpcSeen::Damaged { .. } => self.damaged += 1,
             _ => {}
         }

@@ -3,15 +3,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-use core::future::Future;
+use core::future::{Future, poll_fn};
 use core::pin::pin;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Context, Poll, Waker};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use lnet_types::{ByteOrder, Errno};
-use lustre_client::visitor::{Access, Attributes, FileKind, VisitConfig, VisitError, Visitor};
+use lustre_client::visitor::{
+    Access, Attributes, End, FileKind, Moved, VisitConfig, VisitError, Visitor, Wire,
+};
 use lustre_wire::mds::{CreateRecord, MdtBody};
-use lustre_wire::{Fid, Layout, Opcode};
+use lustre_wire::{ConnectData, Fid, ImportKind, Layout, Opcode};
+use ptlrpc::{Call, CallError, CallId, ImportConfig};
 use rpc_interop::archive::{Archive, Same};
 
 fn capture(name: &str) -> PathBuf {
@@ -278,4 +284,88 @@ fn data_on_the_metadata_target_and_behind_it_is_read_as_one_file() {
     let bytes = cat(&visitor, "/f6/d").unwrap();
     assert_eq!(bytes.len(), expected.len());
     assert_eq!(bytes.iter().zip(&expected).position(|(is, should)| is != should), None);
+}
+
+/// Recorded answers that each take a round trip, as a connection to a target does.
+struct Rounds<'a> {
+    archive: &'a Archive,
+    now: AtomicU32,
+    /// When each target is connected.
+    connected: Mutex<BTreeMap<String, u32>>,
+}
+
+impl Rounds<'_> {
+    async fn until(&self, round: u32) {
+        poll_fn(|_| match self.now.load(Ordering::SeqCst) >= round {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+}
+
+impl Wire for &Rounds<'_> {
+    type Link = (String, ImportKind);
+
+    fn link(&self, config: ImportConfig) -> Result<Self::Link, CallError> {
+        Ok((config.target, config.kind))
+    }
+
+    async fn call(&self, link: &Self::Link, call: Call, moved: Moved) -> End {
+        let now = self.now.load(Ordering::SeqCst);
+        let connected = *self.connected.lock().unwrap().entry(link.0.clone()).or_insert(now + 1);
+        self.until(connected.max(now) + 1).await;
+        self.archive.call(&link.1, call, moved).await
+    }
+
+    async fn handle(&self, _: &Self::Link, _: CallId) -> Option<u64> {
+        None
+    }
+
+    async fn terms(&self, link: &Self::Link) -> ConnectData {
+        self.archive.terms(&link.1).await
+    }
+
+    async fn close(&self, link: &Self::Link) {
+        let connected = self.connected.lock().unwrap().contains_key(&link.0);
+        if connected {
+            let now = self.now.load(Ordering::SeqCst);
+            self.until(now + 1).await;
+        }
+    }
+
+    async fn pause(&self, _: u32) {}
+
+    fn now(&self) -> i64 {
+        self.archive.now()
+    }
+}
+
+#[test]
+fn first_bytes_of_a_file_come_after_seventeen_round_trips() {
+    let archive = &recorded("striped-4-ost", u32::MAX, "f3", file(1));
+    let (now, connected) = (AtomicU32::new(0), Mutex::default());
+    let rounds = &Rounds { archive, now, connected };
+    let config = VisitConfig {
+        mgs: vec!["10.78.0.2@tcp".parse().unwrap()],
+        fsname: "lfs".to_owned(),
+        client: "visitor".to_owned(),
+        who: Default::default(),
+        access: Access::Read,
+        seed: 7,
+    };
+    let mut cat = pin!(async {
+        let visitor = Visitor::begin(rounds, config).await?;
+        let node = visitor.find(b"/f3/a", true).await?;
+        let file = visitor.open_file(&node).await?;
+        visitor.read(&file, 0, 4096).await
+    });
+    let parts = loop {
+        match cat.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(parts) => break parts.unwrap(),
+            Poll::Pending => _ = rounds.now.fetch_add(1, Ordering::SeqCst),
+        }
+    };
+    assert_eq!(parts.iter().map(|part| part.len).sum::<u64>(), 4096);
+    assert_eq!(rounds.now.load(Ordering::SeqCst), 17);
 }

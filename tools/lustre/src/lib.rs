@@ -115,8 +115,8 @@ pub fn lustre_command() -> clap::Command {
 pub fn lustre_main(args: Vec<OsString>) -> ExitCode {
     match fs::Options::try_parse_from(fs::find::spelled(args)) {
         Ok(options) => match fs::run(&options) {
-            Ok(false) => ExitCode::FAILURE,
-            outcome => ended("lustre", outcome.map(|_| ())),
+            Ok(status) => ExitCode::from(status.code()),
+            Err(e) => ended("lustre", Err(e)),
         },
         Err(e) => usage(&e),
     }

@@ -21,7 +21,7 @@ pub(super) struct Swarm {
     minutes: Duration,
 
     /// What is played: lnet, rpc for targets and clients above it, locks for lock targets and programs
-    /// that take locks.
+    /// that take locks, files for a file system and programs that visit it.
     #[arg(long, value_name = "FLOOR", default_value = "lnet", value_parser = floor)]
     floor: Floor,
 
@@ -88,6 +88,7 @@ fn option(floor: Floor) -> &'static str {
         Floor::Lnet => "",
         Floor::Rpc => " --floor rpc",
         Floor::Locks => " --floor locks",
+        Floor::Files => " --floor files",
     }
 }
 
@@ -97,7 +98,7 @@ fn lowest() -> String {
 
 fn floor(text: &str) -> Result<Floor, String> {
     let found = Floor::ALL.iter().find(|(word, _)| *word == text).map(|(_, floor)| *floor);
-    found.ok_or_else(|| format!("'{text}': expected lnet, rpc or locks"))
+    found.ok_or_else(|| format!("'{text}': expected lnet, rpc, locks or files"))
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -193,6 +194,7 @@ impl Swarm {
             Floor::Lnet => "",
             Floor::Rpc => "-rpc",
             Floor::Locks => "-locks",
+            Floor::Files => "-files",
         }
     }
 

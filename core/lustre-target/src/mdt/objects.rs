@@ -62,8 +62,9 @@ struct ObjectTarget {
     made: u64,
     /// It has refused, and is asked again then.
     rests_until: Option<Instant>,
-    /// It waits for clients of its life before, and will have objects when that is over.
-    recovers: bool,
+    /// It has refused nothing for good: it waits for clients of its life before, or the connection was
+    /// lost. Files wait for its objects.
+    comes: bool,
 }
 
 /// The object targets of a file system.
@@ -125,7 +126,7 @@ impl Objects {
                 settled: false,
                 made: 0,
                 rests_until: None,
-                recovers: false,
+                comes: false,
             };
             (target.index, one)
         });
@@ -212,7 +213,7 @@ impl Objects {
     /// Whether all targets that may be asked have objects, or have refused: there is nothing to wait for.
     pub(super) fn is_settled(&self, tree: &Tree) -> bool {
         self.targets.iter().all(|(index, target)| {
-            self.ready(*index, tree) || target.rests_until.is_some() && !target.recovers
+            self.ready(*index, tree) || target.rests_until.is_some() && !target.comes
         })
     }
 
@@ -267,8 +268,12 @@ impl Objects {
         let is = |target: &ObjectTarget| target.call.is_some_and(|(ours, _)| ours == call);
         let (index, target) = self.targets.iter_mut().find(|(_, target)| is(target))?;
         let (_, doing) = target.call.take()?;
-        // P-150.
-        target.recovers = matches!(result, Err(CallError::Refused(Errno::EAGAIN)));
+        target.comes = match result {
+            // P-150.
+            Err(CallError::Refused(errno)) => *errno == Errno::EAGAIN,
+            Err(_) => true,
+            Ok(_) => false,
+        };
         let body = result.as_ref().ok().and_then(|reply| reply.msg().ok()?.get::<Obdo>(1).ok());
         let mut ended = Ended::default();
         match (doing, body) {

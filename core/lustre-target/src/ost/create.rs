@@ -85,7 +85,10 @@ impl Ost {
             .map(|id| Change::Put(Space::Objects, Name { id, ..name }.key(), object.clone()));
         let mut changes: Vec<_> = made.collect();
         changes.push(Change::Put(Space::Meta, last_key(name.seq), end.to_le_bytes().to_vec()));
-        self.settle(id, Plan::new(changes, reply(end)), cx);
+        let mut plan = Plan::new(changes, reply(end));
+        // The metadata target gives them to files at once, and one without a record repeats nothing.
+        plan.when = When::Committed;
+        self.settle(id, plan, cx);
     }
 
     /// Removes the objects that a request names.

@@ -91,6 +91,10 @@ impl Calling {
         let nid = |node: NodeId| world.node(node).and_then(|n| n.rails.first()).map(|r| r.nid);
         for target in scenario.rpc.targets_of(self.node) {
             let Some(spec) = scenario.rpc.targets.get(target) else { continue };
+            // Visits have connections of their own.
+            if spec.kind.is_of_files() {
+                continue;
+            }
             let nids: Vec<Nid> =
                 [Some(spec.on), spec.failover].into_iter().flatten().filter_map(nid).collect();
             let config = ImportConfig {
@@ -105,8 +109,8 @@ impl Calling {
             self.imports.push((target, id));
         }
         for (load, l) in scenario.rpc.loads.iter().enumerate() {
-            let locks = matches!(l.kind, LoadKind::Lock(_));
-            if locks || !l.from.nodes().contains(&self.node) {
+            let others = matches!(l.kind, LoadKind::Lock(_) | LoadKind::Files(_));
+            if others || !l.from.nodes().contains(&self.node) {
                 continue;
             }
             let begin = (self.zero + l.start).max(below.now());
@@ -296,8 +300,8 @@ fn value(size: u32, call: CallNo) -> Vec<u8> {
 /// The request of a call, and how many bytes of bulk data go with it.
 fn request(asked: Asked, kind: LoadKind, call: CallNo) -> (Call, u32) {
     let (size, bulk) = match kind {
-        // Locks have calls of their own.
-        LoadKind::Lock(_) => (0, 0),
+        // Locks and files have calls of their own.
+        LoadKind::Lock(_) | LoadKind::Files(_) => (0, 0),
         LoadKind::List { bulk } => (0, bulk),
         LoadKind::Kv { size, .. } if size as usize > INLINE_MAX => (0, size),
         LoadKind::Kv { size, .. } => (size, 0),

@@ -20,7 +20,11 @@ impl Disk {
     pub(super) fn new(spec: &TargetSpec) -> Self {
         match spec.kind {
             TargetKind::List => Self::List(ListDisk::default()),
-            TargetKind::Kv | TargetKind::Lock => {
+            TargetKind::Kv
+            | TargetKind::Lock
+            | TargetKind::Mgs
+            | TargetKind::Mdt
+            | TargetKind::Ost => {
                 Self::Store(Box::new(MemoryStore::new(Commit::Ordered, spec.store.size.into())))
             }
         }

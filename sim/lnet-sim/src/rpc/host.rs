@@ -16,6 +16,7 @@ use ptlrpc::{
 
 use super::calling::Calling;
 use super::disk::{Disk, Trouble};
+use super::file::Filing;
 use super::keeping::Keeping;
 use super::late::Late;
 use super::lock::Locking;
@@ -94,6 +95,9 @@ pub(crate) struct RpcHost {
     keeping: Keeping,
     calling: Calling,
     locking: Locking,
+    filing: Filing,
+    /// Seconds since 1970 when this life began.
+    wall: Duration,
     /// Rules of the request layer by which messages get lost, by their faults.
     losses: Vec<(usize, LoseId)>,
     /// Losses that are to begin, as soon as there is a border below.
@@ -121,6 +125,8 @@ impl RpcHost {
             serving: Serving::new(scenario.clone()),
             keeping: Keeping::new(scenario.clone(), rng.split()),
             locking: Locking::new(scenario.clone(), (node, life), zero, begin.hangs, rng.split()),
+            filing: Filing::new(scenario.clone(), (node, life), zero, rng.split()),
+            wall,
             calling: Calling::new(scenario, node, life, zero, theirs),
             losses: Vec::new(),
             losing: losses,
@@ -225,6 +231,7 @@ impl RpcHost {
             let listens = self.serving.listen(&mut self.ptlrpc, below);
             self.complaint = listens.err().map(|errno| format!("no service for targets: {errno}"));
         }
+        self.filing.open(self.wall, below.now());
         self.calling.connect(&mut self.ptlrpc, below);
         let opened = self.locking.open(self.calling.imports(), &mut self.ptlrpc, below);
         if let Err(errno) = opened {
@@ -243,6 +250,7 @@ impl RpcHost {
         loop {
             self.calling.run(&mut self.ptlrpc, below, &mut self.notes);
             self.locking.run(&mut self.ptlrpc, below, &mut self.notes);
+            self.filing.run(&mut self.ptlrpc, below, &mut self.notes);
             if let Some(event) = self.ptlrpc.poll_event() {
                 self.take(below, event);
                 continue;
@@ -302,8 +310,9 @@ impl RpcHost {
 
     /// Takes in something that has happened.
     fn take(&mut self, below: &mut Below<'_>, event: Event) {
-        let Self { ptlrpc, locking, notes, .. } = self;
+        let Self { ptlrpc, locking, filing, notes, .. } = self;
         let Some(event) = locking.event(ptlrpc, below, event, notes) else { return };
+        let Some(event) = filing.event(ptlrpc, below, event) else { return };
         if let Event::Served(served) = event {
             let turn = match self.index_of(served.target) {
                 Some(target) => self.late.pass(target, served, below.now()),
@@ -379,6 +388,9 @@ fn opcode(operation: RpcOperation) -> Opcode {
         RpcOperation::Blocking => Opcode::LDLM_BL_CALLBACK,
         RpcOperation::Completion => Opcode::LDLM_CP_CALLBACK,
         RpcOperation::Io => IO,
+        RpcOperation::Reint => Opcode::MDS_REINT,
+        RpcOperation::Close => Opcode::MDS_CLOSE,
+        RpcOperation::Write => Opcode::OST_WRITE,
     }
 }
 
@@ -414,6 +426,7 @@ impl Upper for RpcHost {
             self.keeping.next(),
             self.calling.next(),
             self.locking.next(),
+            self.filing.next(),
         ];
         due.into_iter().flatten().min()
     }

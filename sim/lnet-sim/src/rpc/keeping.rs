@@ -14,6 +14,7 @@ use ptlrpc::{Event, Past, Ptlrpc, Served, TargetConfig, TargetId};
 
 use super::connect_data;
 use super::disk::{Disk, Trouble};
+use super::file::made;
 use super::lock::Guard;
 use super::seen::{CallNo, KeyNo, RpcSeen};
 use super::store::{SimStore, StoreSeen};
@@ -63,14 +64,17 @@ impl Keeping {
         self.sabotage = Some(rule);
     }
 
-    fn kind(&self, kind: TargetKind) -> Box<dyn Kind> {
-        match kind {
-            TargetKind::Kv | TargetKind::List => Box::new(Kv::new()),
+    fn kind(&self, kind: TargetKind, left: &mut MemoryStore) -> Result<Box<dyn Kind>, String> {
+        if let Some(kind) = made(&self.scenario, kind, left)? {
+            return Ok(kind);
+        }
+        Ok(match kind {
             #[cfg(feature = "sabotage")]
             TargetKind::Lock => Box::new(Guard::new(self.sabotage)),
             #[cfg(not(feature = "sabotage"))]
             TargetKind::Lock => Box::new(Guard::new()),
-        }
+            _ => Box::new(Kv::new()),
+        })
     }
 
     /// Serves a target from what is left of its store.
@@ -87,16 +91,16 @@ impl Keeping {
     ) -> Result<(), String> {
         let Some(spec) = self.scenario.rpc.targets.get(index) else { return Ok(()) };
         let wrong = |e: &dyn core::fmt::Display| format!("{}: {e}", spec.name);
-        let kind = self.kind(spec.kind);
+        let kind = self.kind(spec.kind, &mut left).map_err(|e| wrong(&e))?;
         let start = lustre_target::start(&mut left, kind.name()).map_err(|e| wrong(&e))?;
         let mut store = SimStore::new(left, spec.store, spec.commit, below.now(), self.rng.split());
         store.trouble(trouble.of_store());
         let offer = match spec.kind {
-            TargetKind::Lock => kind.offer(),
             TargetKind::Kv | TargetKind::List => connect_data(),
+            _ => kind.offer(),
         };
-        let uuid = spec.name.clone();
-        let config = TargetConfig { uuid, offer, replayable: true, past: Past::default() };
+        let (uuid, replayable) = (spec.name.clone(), kind.keeps_records());
+        let config = TargetConfig { uuid, offer, replayable, past: Past::default() };
         let mut rpc = ptlrpc.rpc(below);
         let added = self.targets.add(config, kind, Box::new(store), start, &mut rpc);
         self.kept.push((index, added.map_err(|e| wrong(&e))?));
@@ -202,6 +206,11 @@ impl Keeping {
             }
             StoreSeen::Changed { transno, origin, value, key } => (transno, origin, value, key),
         };
+        let kind = self.scenario.rpc.targets.get(target).map(|spec| spec.kind);
+        if kind.is_some_and(TargetKind::is_of_files) {
+            // What is in their records is theirs: programs see what comes of it.
+            return;
+        }
         let asked = |Origin { client, xid }| self.calls.get(&(id, client, xid)).copied();
         let call = origin.and_then(asked);
         if let (Some(call), Some(value)) = (call, value)

@@ -204,6 +204,7 @@ impl Ledger {
             RpcSeen::Unmoved { .. }
             | RpcSeen::State { .. }
             | RpcSeen::Lock { .. }
+            | RpcSeen::File { .. }
             | RpcSeen::Recovery { .. } => Ok(()),
         }
     }

@@ -9,7 +9,8 @@
 //!                  ├ serving.rs  lists and their commits
 //!                  ├ keeping.rs  key-value and lock targets ─► store.rs
 //!                  ├ calling.rs  calls at their pace
-//!                  └ lock/       programs that take locks, and what must hold of them
+//!                  ├ lock/       programs that take locks, and what must hold of them
+//!                  └ file/       programs that visit a file system, and what must hold of its files
 //! ```
 //!
 //! A host dies with its memory. What its targets had committed lies on a disk of the world (`disk.rs`),
@@ -18,6 +19,7 @@
 mod calling;
 mod calls;
 mod disk;
+mod file;
 mod host;
 mod keeping;
 mod late;
@@ -30,6 +32,10 @@ mod stage;
 mod store;
 mod tally;
 
+pub use file::{
+    Dump, FileAnswer, FileAt, FileBytes, FileFailure, FileModel, FileOp, FilePath, FileSeen,
+    FileShown, Found,
+};
 pub use lock::{LockModel, LockSeen, LockWant};
 pub use model::RpcModel;
 pub(crate) use model::settled_after;
@@ -54,6 +60,8 @@ fn wanted(kind: TargetKind) -> ConnectData {
     let plain = connect_data();
     let flags = match kind {
         TargetKind::List | TargetKind::Kv => ConnectFlags::empty(),
+        // Visitors say themselves what they want of these.
+        TargetKind::Mgs | TargetKind::Mdt | TargetKind::Ost => ConnectFlags::empty(),
         TargetKind::Lock => {
             ConnectFlags::LVB_TYPE | ConnectFlags::CANCELSET | ConnectFlags::LRU_RESIZE
         }

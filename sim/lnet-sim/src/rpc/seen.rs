@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use ptlrpc::{CallError, EvictReason, ImportState};
 
+use super::file::FileSeen;
 use super::lock::LockSeen;
 
 /// Bits of a call's number that count the calls of one life of a node.
@@ -228,6 +229,11 @@ pub enum RpcSeen {
         /// What a program has seen.
         seen: LockSeen,
     },
+    /// Something of files.
+    File {
+        /// What a program has seen.
+        seen: FileSeen,
+    },
     /// A target has evicted a client.
     Evicted {
         /// Which target.
@@ -249,6 +255,7 @@ impl RpcSeen {
             | Self::Committed { .. } => false,
             Self::Ended { result, .. } => result.is_err(),
             Self::Lock { seen, .. } => seen.is_moment(),
+            Self::File { seen } => seen.is_moment(),
             _ => true,
         }
     }
@@ -291,6 +298,7 @@ impl RpcSeen {
             }
             Self::Invalidated { target } => format!("was evicted by {}", name(target)),
             Self::Lock { target, seen } => seen.line(name(target)),
+            Self::File { seen } => seen.line(),
             Self::Recovery { target, line } => format!("{}: {line}", name(target)),
             Self::Evicted { target, client, reason } => {
                 format!("{} evicts {client}: {reason:?}", name(target))
@@ -317,6 +325,7 @@ impl RpcSeen {
             Self::State { target, state } => [7, target as u64, state as u64],
             Self::Invalidated { target } => [8, target as u64, 0],
             Self::Lock { target, seen } => [12 | (target as u64) << 8, seen.ask().0, seen.word()],
+            Self::File { ref seen } => [13, seen.word(), 0],
             Self::Recovery { target, ref line } => [10, target as u64, line.len() as u64],
             Self::Evicted { target, reason, .. } => [9, target as u64, reason as u64],
         }

@@ -139,15 +139,26 @@ impl Serving {
     /// Listens on the portals of targets, whether it has any or not: one without says so.
     pub(super) fn listen(&self, ptlrpc: &mut Ptlrpc, below: &mut Below<'_>) -> Result<(), Errno> {
         let mut listen = |name: &str, (request, reply): (Portal, Portal)| {
-            let config = ServiceConfig::new(name, request.0, reply.0, Portal::OST_BULK.0);
+            let mut config = ServiceConfig::new(name, request.0, reply.0, Portal::OST_BULK.0);
+            if self.scenario.rpc.fsname().is_some() {
+                // Data of an object goes inside of a message.
+                config.request_max = config.request_max.max(96 << 10);
+            }
             ptlrpc.rpc(below).serve(config).map(|_| ())
         };
         listen("targets", ImportKind::Osc.portals())?;
+        let targets = &self.scenario.rpc.targets;
         // Locks are given back beside all else.
-        match self.scenario.rpc.targets.iter().any(|t| t.kind == TargetKind::Lock) {
-            true => listen("cancels", (Portal::LDLM_CANCEL, Portal::LDLM_CANCEL_REPLY)),
-            false => Ok(()),
+        if targets.iter().any(|t| t.kind == TargetKind::Lock || t.kind.is_of_files()) {
+            listen("cancels", (Portal::LDLM_CANCEL, Portal::LDLM_CANCEL_REPLY))?;
         }
+        for (name, [request, reply, bulk], max) in super::file::services(&self.scenario) {
+            let mut config = ServiceConfig::new(name, request.0, reply.0, bulk.0);
+            config.request_max = max;
+            config.hears_of_waiting = request == Portal::OST_IO;
+            ptlrpc.rpc(below).serve(config)?;
+        }
+        Ok(())
     }
 
     /// Serves a target from its disk.

@@ -6,11 +6,12 @@
 //! home, all are healthy and record their peers as they are.
 //!
 //! What a round plays is a scenario's text (`draw.rs`; `rpc.rs` draws worlds of the request layer,
-//! `locks.rs` worlds of locks; the models of both are in `../rpc/`), so it can be read, changed and played with
+//! `locks.rs` worlds of locks, `files.rs` worlds of files; their models are in `../rpc/`), so it can be read, changed and played with
 //! the other tools; `model.rs` says what a program may see. The n-th seed of a swarm depends on its
 //! first seed and n alone ([`seed_of`]): shards split the same rounds among them.
 
 mod draw;
+mod files;
 mod locks;
 mod model;
 mod rpc;
@@ -36,12 +37,14 @@ pub enum Floor {
     Rpc,
     /// Locks: lock targets, and programs that take locks.
     Locks,
+    /// Files: a file system, and programs that visit it.
+    Files,
 }
 
 impl Floor {
     /// All of them, by their words.
-    pub const ALL: [(&str, Self); 3] =
-        [("lnet", Self::Lnet), ("rpc", Self::Rpc), ("locks", Self::Locks)];
+    pub const ALL: [(&str, Self); 4] =
+        [("lnet", Self::Lnet), ("rpc", Self::Rpc), ("locks", Self::Locks), ("files", Self::Files)];
 
     /// The word.
     pub const fn name(self) -> &'static str {
@@ -49,6 +52,7 @@ impl Floor {
             Self::Lnet => "lnet",
             Self::Rpc => "rpc",
             Self::Locks => "locks",
+            Self::Files => "files",
         }
     }
 }
@@ -82,6 +86,7 @@ impl Round {
             Floor::Lnet => draw::text(seed),
             Floor::Rpc => rpc::text(seed),
             Floor::Locks => locks::text(seed),
+            Floor::Files => files::text(seed),
         };
         let scenario = Arc::new(parse(&format!("swarm-{seed}.toml"), &text)?);
         Ok(Self { seed, text, scenario })

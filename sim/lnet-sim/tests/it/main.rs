@@ -4,6 +4,7 @@
 
 mod bytes;
 mod cabinets;
+mod files;
 mod gni;
 mod judges;
 mod locks;

@@ -114,17 +114,43 @@ struct Visit {
     gid: Option<u32>,
 }
 
-/// Runs a command. `false`: a part of it has failed, and was named on standard error.
+/// How a command has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// All was done.
+    Whole,
+    /// A part has failed, and was named on standard error.
+    Part,
+    /// The same, and a server has evicted this client in the middle of writing.
+    Evicted,
+}
+
+impl Status {
+    /// The exit status.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Whole => 0,
+            Self::Part => 1,
+            Self::Evicted => 5,
+        }
+    }
+
+    const fn of(whole: bool) -> Self {
+        if whole { Self::Whole } else { Self::Part }
+    }
+}
+
+/// Runs a command.
 ///
 /// # Errors
 /// No file system, no such path, a refusal.
-pub(crate) fn run(options: &Options) -> Result<bool> {
-    match &options.verb {
+pub(crate) fn run(options: &Options) -> Result<Status> {
+    let whole = match &options.verb {
         Verb::Df(options) => df::run(options),
         Verb::Ls(options) => ls::run(options),
         Verb::Stat(options) => stat::run(options),
         Verb::Cat(options) => cat::run(options),
-        Verb::Cp(options) => copy::run(options),
+        Verb::Cp(options) => return copy::run(options),
         Verb::Mkdir(options) => mkdir::run(options),
         Verb::Rm(options) => rm::run(options),
         Verb::Mv(options) => mv::run(options),
@@ -141,7 +167,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         Verb::Getstripe(options) => stripe::get(options),
         Verb::Setstripe(options) => stripe::set(options),
         Verb::Check(options) => check::run(options),
-    }
+    };
+    whole.map(Status::of)
 }
 
 /// The place of a command line, with the file system of the variable before a bare path.

@@ -15,7 +15,7 @@ use lustre_rt::visitor::{Access, Place, Wish};
 
 use super::bytes::Bytes;
 use super::side::Side;
-use super::{Stop, Visit};
+use super::{Status, Stop, Visit};
 use tally::Tally;
 
 /// Bytes of a data request.
@@ -114,11 +114,11 @@ fn way(sides: &[Side]) -> Result<Way> {
     }
 }
 
-/// Runs the command. `false`: a part was not copied, and was named on standard error.
+/// Runs the command.
 ///
 /// # Errors
 /// As [`super::with`].
-pub(super) fn run(options: &Options) -> Result<bool> {
+pub(super) fn run(options: &Options) -> Result<Status> {
     let Options { sides, recursive, resume, verify, visit, .. } = options;
     let wish = Wish {
         count: options.stripe_count,
@@ -157,7 +157,7 @@ pub(super) fn run(options: &Options) -> Result<bool> {
         if json {
             println!("{:#}", copy.tally.json());
         }
-        Ok(copy.tally.is_whole())
+        Ok(copy.tally.status())
     })
 }
 

@@ -8,7 +8,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use lustre_rt::visitor::{Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, join};
+use lustre_rt::CallError;
+use lustre_rt::visitor::{
+    Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, VisitError, join,
+};
 
 use super::local::data_of;
 use super::{Copy, IN_FLIGHT, SMALL, chunks};
@@ -70,6 +73,11 @@ impl Copy<'_> {
     fn failed(&self, path: &Path, e: &anyhow::Error) -> Result<()> {
         // What the user wants is no failure of a file.
         self.stop.check()?;
+        let evicted =
+            |e: &VisitError| matches!(e, VisitError::Call { error: CallError::Evicted, .. });
+        if e.downcast_ref().is_some_and(evicted) {
+            self.tally.evicted();
+        }
         self.tally.failed(&path.display(), &said(e));
         Ok(())
     }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::fs::Status;
+
 /// Before the first line of progress, and between two.
 const FIRST: Duration = Duration::from_secs(1);
 const NEXT: Duration = Duration::from_millis(200);
@@ -19,6 +21,8 @@ pub(super) struct Tally {
     bytes: Cell<u64>,
     skipped: Cell<u64>,
     failed: RefCell<Vec<(String, String)>>,
+    /// A server has evicted this client while a file was written.
+    evicted: Cell<bool>,
     begun: Instant,
     /// When progress was shown last; `None`: it is not shown.
     shown: Cell<Option<Instant>>,
@@ -35,6 +39,7 @@ impl Tally {
             bytes: Cell::default(),
             skipped: Cell::default(),
             failed: RefCell::default(),
+            evicted: Cell::default(),
             begun: now,
             shown: Cell::new((shows && std::io::stderr().is_terminal()).then_some(now)),
             drawn: Cell::new(false),
@@ -95,8 +100,16 @@ impl Tally {
         self.shown.set(None);
     }
 
-    pub(super) fn is_whole(&self) -> bool {
-        self.failed.borrow().is_empty()
+    /// A file was not written to its end, as a server has evicted this client.
+    pub(super) fn evicted(&self) {
+        self.evicted.set(true);
+    }
+
+    pub(super) fn status(&self) -> Status {
+        match self.evicted.get() {
+            true => Status::Evicted,
+            false => Status::of(self.failed.borrow().is_empty()),
+        }
     }
 
     pub(super) fn json(&self) -> Value {

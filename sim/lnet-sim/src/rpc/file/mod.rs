@@ -1,0 +1,29 @@
+//! Files in a world: a file system of our own, visitors that work with its files, and what must hold of
+//! them.
+//!
+//! ```text
+//!   target.rs   the file system of a scenario
+//!   program.rs  programs that visit it: an operation (op.rs), its end, a rest ──► seen.rs ──► model.rs
+//!     visits.rs   the calls of visits (wire.rs) over the request layer               tree.rs ◄──╯
+//!     work.rs     an operation by the means of `lustre_client::visitor`      shared.rs ◄──╯
+//! ```
+//!
+//! What a visitor decides is the same code that `lustre_rt::Mount` runs; `visits.rs` is what that crate's
+//! host does on a real node.
+
+mod model;
+mod op;
+mod program;
+mod seen;
+mod shared;
+mod target;
+mod tree;
+mod visits;
+mod wire;
+mod work;
+
+pub use model::FileModel;
+pub use op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath, FileShown};
+pub(super) use program::Filing;
+pub use seen::{Dump, FileFailure, FileSeen, Found};
+pub(super) use target::{made, services};

@@ -1,0 +1,395 @@
+//! The reference model of files, which knows no target, no lock and no message:
+//!
+//! - *Must not*: an operation has another result than a tree in memory gives (`tree.rs`); a visitor that has
+//!   to do with none of it finds another tree than its program has left; what was answered to a client that
+//!   lives and was not evicted is gone, or what was synced before a client or a server died.
+//! - *Must*: once the world has been left alone for a while each operation ends, none fails but as the tree
+//!   says, and all directories can be read.
+//! - In a directory that several programs change, operations on names have an order that gives each of them
+//!   its result (`shared.rs`).
+//!
+//! What a client that died, left or was evicted has not synced may be lost: of names the last first, of the
+//! data of a file what each of its objects has got since. An operation whose outcome its program has not
+//! learned may have happened, or a part of its bytes.
+
+use std::collections::BTreeMap;
+
+use lnet_scenario::{FaultKind, LoadKind, Scenario};
+use lnet_types::{Errno, Instant};
+
+use super::super::model::settled_at;
+use super::super::seen::RpcSeen;
+use super::FileSeen;
+use super::op::{FileAnswer, FileOp};
+use super::program::{ALL, prefix_of};
+use super::seen::{Dump, FileFailure};
+use super::shared::Shared;
+use super::tree::{Tree, Versions, difference};
+use crate::directory::HostId;
+use crate::observe::{Observer, Seen, View};
+
+/// The directory of a visit.
+#[derive(Debug)]
+struct Kept {
+    host: HostId,
+    client: String,
+    /// The tree after each operation since the last sync, one at least.
+    states: Vec<Tree>,
+    /// What the data of each file have been since it was synced.
+    versions: Versions,
+    /// The operation under way, and when it was begun.
+    doing: Option<(FileOp, Instant)>,
+    /// What the tree is if the last operation, of unknown outcome, has happened.
+    doubt: Option<Tree>,
+    /// The client does not repeat to a server what that has lost.
+    gone: bool,
+    checked: bool,
+}
+
+impl Kept {
+    fn last(&self) -> Tree {
+        self.states.last().cloned().unwrap_or_default()
+    }
+
+    /// The operation under way, or that has just failed, has happened or not.
+    fn doubt(&mut self, op: &FileOp) {
+        let mut after = self.last();
+        // One that can't succeed changes nothing.
+        let _ = after.apply(op);
+        self.doubt = Some(after);
+    }
+
+    /// Why what was found can't be what this visit has left.
+    fn differs(&self, found: Option<&Dump>) -> Option<String> {
+        let mut after = self.doubt.clone();
+        if let Some((op, _)) = &self.doing {
+            let mut tree = self.last();
+            let _ = tree.apply(op);
+            after = Some(tree);
+        }
+        let first = if self.gone { 0 } else { self.states.len().saturating_sub(1) };
+        let last = self.last();
+        let mut versions = Versions::new();
+        if self.gone {
+            versions = self.versions.clone();
+        }
+        if let Some(after) = &after {
+            for (id, data) in after.changed(&last) {
+                let all = versions.entry(id).or_default();
+                all.extend(last.data(id).ok().cloned());
+                // A file that was not there, or is cut off, is empty at first.
+                all.extend([data, Default::default()]);
+            }
+        }
+        let states = self.states.iter().skip(first).chain(&after);
+        let mut why = None;
+        for tree in states {
+            let difference = match found {
+                Some(dump) if tree.is_there() => tree.differs(dump, &versions),
+                None if !tree.is_there() => None,
+                Some(_) => Some("the directory is there".to_owned()),
+                None => Some("the directory is gone".to_owned()),
+            };
+            why = Some(difference?);
+        }
+        why
+    }
+}
+
+/// A visit to a directory that other programs change too.
+#[derive(Debug)]
+struct Guest {
+    host: HostId,
+    tree: String,
+    /// When the operation under way was begun.
+    since: Option<Instant>,
+    left: bool,
+}
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub struct FileModel {
+    trees: BTreeMap<String, Kept>,
+    /// Directories of several programs, and whether they were read again.
+    shared: BTreeMap<String, (Shared, bool)>,
+    guests: BTreeMap<String, Guest>,
+    /// The directory of each visit.
+    visits: BTreeMap<String, String>,
+    /// From then on nothing fails; `None`: a fault lasts.
+    settled: Option<Instant>,
+    /// Whether a store is full at some time.
+    fills: bool,
+}
+
+/// What an operation gives, as a line.
+fn shown(result: &Result<FileAnswer, Errno>) -> String {
+    match result {
+        Ok(FileAnswer::Bytes(bytes)) => format!("{} bytes", bytes.len()),
+        Ok(answer) => format!("{answer:?}"),
+        Err(errno) => errno.to_string(),
+    }
+}
+
+impl FileModel {
+    /// The model of a scenario.
+    pub fn new(scenario: &Scenario) -> Self {
+        let mut faults = scenario.faults.iter();
+        let fills = faults.any(|fault| matches!(fault.kind, FaultKind::StoreFull(_)));
+        Self { settled: settled_at(scenario), fills, ..Self::default() }
+    }
+
+    /// Whether a scenario has something for it.
+    pub(crate) fn is_about(scenario: &Scenario) -> bool {
+        scenario.rpc.fsname().is_some()
+    }
+
+    /// Of a directory that several programs change. `None`: the client has one of its own.
+    fn shared_of(&mut self, client: &str) -> Option<(&mut Guest, &mut Shared)> {
+        let guest = self.guests.get_mut(client)?;
+        let (shared, _) = self.shared.get_mut(&guest.tree)?;
+        Some((guest, shared))
+    }
+
+    /// A client does not repeat any more what a server has lost, and others may have seen it.
+    fn lost(&mut self, client: &str) {
+        if let Some((guest, shared)) = self.shared_of(client)
+            && !guest.left
+        {
+            (guest.left, guest.since, shared.void) = (true, None, true);
+        }
+    }
+
+    fn begun(&mut self, host: HostId, client: &str, tree: &str, op: &FileOp, now: Instant) {
+        if tree.ends_with(ALL) {
+            self.shared.entry(tree.to_owned()).or_default().0.begun(client, op);
+            let (tree, since, left) = (tree.to_owned(), Some(now), false);
+            self.guests.insert(client.to_owned(), Guest { host, tree, since, left });
+            return;
+        }
+        self.visits.insert(client.to_owned(), tree.to_owned());
+        let kept = self.trees.entry(tree.to_owned()).or_insert_with(|| Kept {
+            host,
+            client: client.to_owned(),
+            states: vec![Tree::default()],
+            versions: Versions::new(),
+            doing: None,
+            doubt: None,
+            gone: false,
+            checked: false,
+        });
+        kept.doing = Some((op.clone(), now));
+    }
+
+    fn kept(&mut self, client: &str) -> Option<&mut Kept> {
+        self.trees.get_mut(self.visits.get(client)?)
+    }
+
+    fn ended(
+        &mut self,
+        client: &str,
+        result: &Result<FileAnswer, FileFailure>,
+    ) -> Result<(), String> {
+        let settled = self.settled;
+        if let Err(e) = result
+            && e.errno == Errno::ENOSPC
+            && !self.fills
+        {
+            return Err(format!("{client}: no store was full: {e}"));
+        }
+        if let Some((guest, shared)) = self.shared_of(client) {
+            let begun = guest.since.take();
+            let outcome = match result {
+                Err(e) if !e.said => {
+                    shared.doubt(client);
+                    return match begun.zip(settled).is_some_and(|(begun, at)| begun >= at) {
+                        true => Err(format!("{client} failed in peace: {e}")),
+                        false => Ok(()),
+                    };
+                }
+                Err(e) => Err(e.errno),
+                Ok(answer) => Ok(answer.clone()),
+            };
+            return match shared.ended(client, &outcome) {
+                true => Ok(()),
+                false => Err(format!(
+                    "{client}: no order of operations in {} gives {}",
+                    guest.tree,
+                    shown(&outcome)
+                )),
+            };
+        }
+        let Some(kept) = self.kept(client) else { return Ok(()) };
+        let Some((op, begun)) = kept.doing.take() else {
+            return Err(format!("{client}: an operation ended that was not begun"));
+        };
+        let mut tree = kept.last();
+        let expected = tree.apply(&op);
+        let result = match result {
+            Err(e) if !e.said => {
+                if settled.is_some_and(|at| begun >= at) {
+                    return Err(format!("{client}: {op:?} failed in peace: {e}"));
+                }
+                kept.doubt(&op);
+                return Ok(());
+            }
+            Err(e) => Err(e.errno),
+            Ok(answer) => Ok(answer.clone()),
+        };
+        if let (Ok(FileAnswer::Bytes(want)), Ok(FileAnswer::Bytes(have))) = (&expected, &result)
+            && want != have
+        {
+            return Err(format!("{client}: {op:?}: {}", difference("the file", want, have)));
+        }
+        if expected != result {
+            let (have, want) = (shown(&result), shown(&expected));
+            return Err(format!("{client}: {op:?} gave {have}: expected {want}"));
+        }
+        if result.is_ok() {
+            for (id, data) in tree.changed(&kept.last()) {
+                kept.versions.entry(id).or_default().push(data);
+            }
+            let synced = tree.synced(&op);
+            if let Some(id) = synced {
+                let all = kept.versions.entry(id).or_default();
+                all.drain(..all.len().saturating_sub(1));
+            }
+            // A sync of one file commits all names.
+            match synced.is_some() || op == FileOp::Sync {
+                true => kept.states = vec![tree],
+                false if op.reads() => {
+                    kept.states.pop();
+                    kept.states.push(tree);
+                }
+                false => kept.states.push(tree),
+            }
+        }
+        Ok(())
+    }
+
+    /// Directories of a load were read by a visit that has to do with none of them.
+    fn checked(&mut self, load: usize, found: &BTreeMap<String, Dump>) -> Result<(), String> {
+        let prefix = prefix_of(load);
+        let known = |name: &str| self.trees.contains_key(name) || self.shared.contains_key(name);
+        if let Some(name) = found.keys().find(|name| !known(name)) {
+            return Err(format!("{name} is there, and no program has made it"));
+        }
+        for (name, (shared, checked)) in &mut self.shared {
+            if name.starts_with(&prefix) {
+                *checked = true;
+                if let Some(why) = shared.differs(found.get(name)) {
+                    return Err(format!("{name} is not as its programs have left it: {why}"));
+                }
+            }
+        }
+        for (name, kept) in &mut self.trees {
+            if !name.starts_with(&prefix) {
+                continue;
+            }
+            kept.checked = true;
+            if let Some(why) = kept.differs(found.get(name)) {
+                return Err(format!("{name} is not as {} has left it: {why}", kept.client));
+            }
+        }
+        Ok(())
+    }
+
+    fn see_files(&mut self, host: HostId, seen: &FileSeen, now: Instant) -> Result<(), String> {
+        match seen {
+            FileSeen::Begun { client, tree, op } => {
+                self.begun(host, client, tree, op, now);
+                Ok(())
+            }
+            FileSeen::Ended { client, result, .. } => self.ended(client, result),
+            FileSeen::Left { client } => {
+                if let Some((guest, _)) = self.shared_of(client) {
+                    (guest.left, guest.since) = (true, None);
+                }
+                if let Some(kept) = self.kept(client) {
+                    kept.gone = true;
+                }
+                Ok(())
+            }
+            FileSeen::Stayed { client, failure } => {
+                if let Some((guest, shared)) = self.shared_of(client) {
+                    guest.since = None;
+                    shared.doubt(client);
+                }
+                if let Some(kept) = self.kept(client) {
+                    kept.doing = None;
+                }
+                match self.settled.is_some_and(|at| now >= at) {
+                    true => Err(format!("{client} could not begin in peace: {failure}")),
+                    false => Ok(()),
+                }
+            }
+            FileSeen::Checked { load, trees } => match trees {
+                Ok(found) => self.checked(*load, found),
+                Err(e) => Err(format!("the directories of load {load} can't be read: {e}")),
+            },
+        }
+    }
+}
+
+impl Observer for FileModel {
+    fn name(&self) -> &'static str {
+        "file-model"
+    }
+
+    fn see(&mut self, seen: &Seen<'_>, view: &View<'_>) -> Result<(), String> {
+        match *seen {
+            Seen::Rpc { host, seen: RpcSeen::File { seen } } => {
+                self.see_files(host, seen, view.now)
+            }
+            Seen::Rpc { seen: RpcSeen::Evicted { client, .. }, .. } => {
+                self.lost(client);
+                if let Some(kept) = self.kept(client) {
+                    kept.gone = true;
+                }
+                Ok(())
+            }
+            Seen::Died { host } => {
+                let here = self.guests.iter().filter(|(_, guest)| guest.host == host);
+                let here: Vec<String> = here.map(|(client, _)| client.clone()).collect();
+                here.iter().for_each(|client| self.lost(client));
+                for kept in self.trees.values_mut().filter(|kept| kept.host == host) {
+                    kept.gone = true;
+                    if let Some((op, _)) = kept.doing.take() {
+                        kept.doubt(&op);
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, view: &View<'_>) -> Result<(), String> {
+        let Some(settled) = self.settled.filter(|at| view.now >= *at) else { return Ok(()) };
+        for (name, kept) in &self.trees {
+            if let Some((op, begun)) = &kept.doing
+                && *begun <= settled
+            {
+                return Err(format!("{}: {op:?} in {name} has no end", kept.client));
+            }
+        }
+        for (client, guest) in &self.guests {
+            if guest.since.is_some_and(|begun| begun <= settled) {
+                return Err(format!("{client}: an operation in {} has no end", guest.tree));
+            }
+        }
+        for (load, l) in view.scenario.rpc.loads.iter().enumerate() {
+            let LoadKind::Files(files) = l.kind else { continue };
+            let Some(at) = files.check.map(|at| Instant::ZERO + at) else { continue };
+            let prefix = prefix_of(load);
+            let own = self.trees.iter().map(|(name, kept)| (name, kept.checked));
+            let shared = self.shared.iter().map(|(name, (_, checked))| (name, *checked));
+            let mut mine = own.chain(shared).filter(|(name, _)| name.starts_with(&prefix));
+            if let Some((name, _)) = mine.find(|(_, checked)| !checked)
+                && at > settled
+            {
+                return Err(format!("{name} was not read again"));
+            }
+        }
+        Ok(())
+    }
+}

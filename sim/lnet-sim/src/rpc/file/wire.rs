@@ -1,0 +1,178 @@
+//! The calls of a visit in a world: what a visit orders, and the answers that its host puts down for it.
+//!
+//! A future of a visit has to be `Send`, as those of a real node run on threads of programs; so what both
+//! sides see lies behind a lock. In a world they take turns, and neither ever waits for it.
+
+#![allow(clippy::disallowed_types, reason = "a visit and its host take turns on one thread")]
+
+use core::future::{Future, poll_fn};
+use core::task::Poll;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lustre_client::visitor::{End, Moved, Wire};
+use lustre_wire::ConnectData;
+use ptlrpc::{Call, CallError, CallId, ImportConfig};
+
+/// What a visit orders.
+pub(super) enum Order {
+    /// A connection under this number.
+    Link(u64, Box<ImportConfig>),
+    /// A call over a connection.
+    Call(u64, Box<Call>, Moved),
+    /// The handle of an open file.
+    Handle(u64, CallId),
+    /// What a target has granted.
+    Terms(u64),
+    /// A connection ends.
+    Close(u64),
+    /// So many seconds pass.
+    Pause(u32),
+}
+
+/// What comes of an order.
+pub(super) enum Answer {
+    End(Box<End>),
+    Handle(Option<u64>),
+    Terms(Box<ConnectData>),
+    /// It is over.
+    Over,
+}
+
+/// What a visit and its host share. `T` is what a program wants of a visit, `R` what it gets.
+struct Desk<T, R> {
+    orders: VecDeque<(u64, Order)>,
+    answers: BTreeMap<u64, Answer>,
+    count: u64,
+    now: i64,
+    tasks: VecDeque<T>,
+    results: VecDeque<R>,
+}
+
+/// See the module's head. One end is the visit's, its clone the host's.
+pub(super) struct SimWire<T, R>(Arc<Mutex<Desk<T, R>>>);
+
+impl<T, R> Clone for SimWire<T, R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Send, R: Send> SimWire<T, R> {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Desk {
+            orders: VecDeque::new(),
+            answers: BTreeMap::new(),
+            count: 0,
+            now: 0,
+            tasks: VecDeque::new(),
+            results: VecDeque::new(),
+        })))
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk<T, R>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn order(&self, order: Order) -> u64 {
+        let mut desk = self.desk();
+        desk.count += 1;
+        let number = desk.count;
+        desk.orders.push_back((number, order));
+        number
+    }
+
+    async fn ask(&self, order: Order) -> Answer {
+        let number = self.order(order);
+        poll_fn(|_| match self.desk().answers.remove(&number) {
+            Some(answer) => Poll::Ready(answer),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    /// The next task of the visit.
+    pub(super) fn task(&self) -> impl Future<Output = T> + Send {
+        poll_fn(|_| match self.desk().tasks.pop_front() {
+            Some(task) => Poll::Ready(task),
+            None => Poll::Pending,
+        })
+    }
+
+    /// A task has ended.
+    pub(super) fn result(&self, result: R) {
+        self.desk().results.push_back(result);
+    }
+
+    /// The host's: gives the visit something to do.
+    pub(super) fn give(&self, task: T) {
+        self.desk().tasks.push_back(task);
+    }
+
+    /// The host's: what has come of a task.
+    pub(super) fn take(&self) -> Option<R> {
+        self.desk().results.pop_front()
+    }
+
+    /// The host's: the next order, by its number.
+    pub(super) fn next(&self) -> Option<(u64, Order)> {
+        self.desk().orders.pop_front()
+    }
+
+    /// The host's: puts an answer down.
+    pub(super) fn answer(&self, number: u64, answer: Answer) {
+        self.desk().answers.insert(number, answer);
+    }
+
+    /// The host's: seconds since 1970.
+    pub(super) fn at(&self, now: i64) {
+        self.desk().now = now;
+    }
+}
+
+impl<T: Send, R: Send> Wire for SimWire<T, R> {
+    type Link = u64;
+
+    fn link(&self, config: ImportConfig) -> Result<u64, CallError> {
+        let link = {
+            let mut desk = self.desk();
+            desk.count += 1;
+            desk.count
+        };
+        self.order(Order::Link(link, Box::new(config)));
+        Ok(link)
+    }
+
+    async fn call(&self, link: &u64, call: Call, moved: Moved) -> End {
+        match self.ask(Order::Call(*link, Box::new(call), moved)).await {
+            Answer::End(end) => *end,
+            _ => CallError::Closed.into(),
+        }
+    }
+
+    async fn handle(&self, link: &u64, open: CallId) -> Option<u64> {
+        match self.ask(Order::Handle(*link, open)).await {
+            Answer::Handle(handle) => handle,
+            _ => None,
+        }
+    }
+
+    async fn terms(&self, link: &u64) -> ConnectData {
+        match self.ask(Order::Terms(*link)).await {
+            Answer::Terms(terms) => *terms,
+            _ => ConnectData::default(),
+        }
+    }
+
+    async fn close(&self, link: &u64) {
+        self.ask(Order::Close(*link)).await;
+    }
+
+    async fn pause(&self, seconds: u32) {
+        self.ask(Order::Pause(seconds)).await;
+    }
+
+    fn now(&self) -> i64 {
+        self.desk().now
+    }
+}

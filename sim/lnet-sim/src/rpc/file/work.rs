@@ -1,0 +1,305 @@
+//! An operation of a program by the means of a visitor, as a tool or a program with `lustre_rt::Mount`
+//! does it: the directory is looked up by its path, then the name in it is used.
+
+use std::collections::BTreeMap;
+
+use lnet_types::Errno;
+use lustre_client::visitor::{
+    Attributes, Changes, Create, FileKind, Node, OpenFile, OpenHow, VisitError, Visitor, Wire, Wish,
+};
+use ptlrpc::CallError;
+
+use super::op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath, FileShown};
+use super::seen::{Dump, FileFailure, Found};
+
+/// The longest part of a file that is read at a time.
+const READ_MAX: u64 = 1 << 30;
+/// Permissions of what is made.
+pub(super) const FILE_MODE: u32 = 0o644;
+pub(super) const DIR_MODE: u32 = 0o755;
+
+/// A program's side of a visit: where it works, and the files that it has open.
+pub(super) struct Desk<'a, W: Wire> {
+    pub(super) visitor: &'a Visitor<W>,
+    pub(super) base: Vec<u8>,
+    /// Objects of a new file.
+    pub(super) stripes: u32,
+    pub(super) open: BTreeMap<u8, OpenFile>,
+}
+
+/// Why an operation has failed, as a program sees it.
+pub(super) fn failure(e: &VisitError) -> FileFailure {
+    let broken = |errno: Errno| {
+        // A store that is full or broken refuses in the middle; what was done before is done.
+        matches!(errno, Errno::ENOSPC | Errno::EIO | Errno::EINPROGRESS | Errno::ENOMEM)
+    };
+    let said = match e {
+        VisitError::Refused { errno, .. } | VisitError::Path { errno, .. } => !broken(*errno),
+        VisitError::Layout(_) => true,
+        _ => false,
+    };
+    let over = match e {
+        VisitError::Unreachable { .. } => true,
+        VisitError::Call { error, .. } => !matches!(error, CallError::Bulk),
+        _ => false,
+    };
+    FileFailure { errno: e.errno(), text: e.to_string(), said, over }
+}
+
+const fn shown(kind: FileKind) -> FileShown {
+    match kind {
+        FileKind::Dir => FileShown::Dir,
+        FileKind::Link => FileShown::Link,
+        _ => FileShown::File,
+    }
+}
+
+impl<W: Wire> Desk<'_, W> {
+    fn path(&self, path: &FilePath) -> Vec<u8> {
+        [self.base.clone(), path.bytes()].join(&b'/')
+    }
+
+    async fn find(&self, path: &FilePath, follow: bool) -> Result<Node, VisitError> {
+        self.visitor.find(&self.path(path), follow).await
+    }
+
+    /// The directory that a path ends in, and the name there.
+    async fn parent(&self, path: &FilePath) -> Result<(Node, Vec<u8>), VisitError> {
+        let (dir, name) = path.split().unwrap_or_default();
+        Ok((self.find(&dir, true).await?, FilePath::name(name)))
+    }
+
+    fn layout(&self) -> Vec<u8> {
+        let count = Some(self.stripes.cast_signed()).filter(|count| *count > 1);
+        let wish = Wish { count, size: count.map(|_| 64 << 10), ..Wish::default() };
+        // The numbers are such as a wish takes.
+        wish.bytes().unwrap_or_default()
+    }
+
+    async fn make(
+        &self,
+        path: &FilePath,
+        how: OpenHow,
+        exclusive: bool,
+    ) -> Result<OpenFile, VisitError> {
+        let (dir, name) = self.parent(path).await?;
+        let create = Create { mode: FILE_MODE, exclusive, layout: self.layout() };
+        self.visitor.create(&dir, &name, how, &create).await
+    }
+
+    async fn write(
+        visitor: &Visitor<W>,
+        file: &mut OpenFile,
+        data: FileBytes,
+        fsync: bool,
+    ) -> Result<(), VisitError> {
+        let offset = match data.at {
+            FileAt::Offset(offset) => offset,
+            FileAt::End => file.size(),
+        };
+        let end = offset.saturating_add(data.len.into());
+        visitor.prepare(file, offset, end).await?;
+        visitor.write(file, offset, &data.bytes(offset)).await?;
+        if fsync { visitor.fsync(file).await } else { Ok(()) }
+    }
+
+    async fn read(visitor: &Visitor<W>, file: &OpenFile) -> Result<Vec<u8>, VisitError> {
+        let mut bytes = Vec::new();
+        for part in visitor.read(file, 0, READ_MAX).await? {
+            let end = bytes.len() + usize::try_from(part.len).unwrap_or(0);
+            bytes.extend_from_slice(&part.bytes);
+            bytes.resize(end, 0);
+        }
+        Ok(bytes)
+    }
+
+    /// Closes a file in any case; the first error counts.
+    async fn closed<T>(
+        &self,
+        file: OpenFile,
+        result: Result<T, VisitError>,
+    ) -> Result<T, VisitError> {
+        let closed = self.visitor.close(file).await;
+        let value = result?;
+        closed.map(|()| value)
+    }
+
+    async fn names(&self, dir: &Node) -> Result<Vec<Vec<u8>>, VisitError> {
+        let mut open = self.visitor.open_dir(dir).await?;
+        let mut names = Vec::new();
+        loop {
+            let some = self.visitor.read_dir(&mut open).await?;
+            if some.is_empty() {
+                break;
+            }
+            names.extend(some.into_iter().map(|name| name.name));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Carries an operation out.
+    pub(super) async fn carry_out(&mut self, op: &FileOp) -> Result<FileAnswer, VisitError> {
+        let visitor = self.visitor;
+        let bad = || VisitError::Path { path: Vec::new(), errno: Errno::EBADF };
+        match op {
+            FileOp::Base => {
+                let root = visitor.root_node().await?;
+                match visitor.make_dir(&root, &self.base, DIR_MODE, b"").await {
+                    Ok(_) => {}
+                    Err(e) if e.errno() == Errno::EEXIST => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            FileOp::Mkdir(path) => {
+                let (dir, name) = self.parent(path).await?;
+                visitor.make_dir(&dir, &name, DIR_MODE, b"").await?;
+            }
+            FileOp::Create(path) => {
+                let file = self.make(path, OpenHow::WRITE, true).await?;
+                visitor.close(file).await?;
+            }
+            FileOp::Write { path, create, truncate, data, fsync } => {
+                let how = OpenHow { truncate: *truncate, ..OpenHow::WRITE };
+                let mut file = match create {
+                    true => self.make(path, how, false).await?,
+                    false => visitor.open_for(&self.find(path, true).await?, how).await?,
+                };
+                let written = Self::write(visitor, &mut file, *data, *fsync).await;
+                self.closed(file, written).await?;
+            }
+            FileOp::Read(path) => {
+                let file = visitor.open_file(&self.find(path, true).await?).await?;
+                let read = Self::read(visitor, &file).await;
+                return self.closed(file, read).await.map(FileAnswer::Bytes);
+            }
+            FileOp::Truncate(path, size) => {
+                let node = self.find(path, true).await?;
+                let mut file = visitor.open_for(&node, OpenHow::WRITE).await?;
+                let cut = visitor.truncate(&mut file, *size).await;
+                self.closed(file, cut).await?;
+            }
+            FileOp::Rename(from, to) => {
+                let node = self.find(from, false).await?;
+                let (dir, name) = self.parent(to).await?;
+                visitor.rename(&node, &dir, &name).await?;
+            }
+            FileOp::Link(from, to) => {
+                let node = self.find(from, false).await?;
+                let (dir, name) = self.parent(to).await?;
+                visitor.link(&node, &dir, &name).await?;
+            }
+            FileOp::Symlink(path, text) => {
+                let (dir, name) = self.parent(path).await?;
+                visitor.make_link(&dir, &name, &text.bytes()).await?;
+            }
+            FileOp::ReadLink(path) => {
+                let node = self.find(path, false).await?;
+                if node.kind() != FileKind::Link {
+                    return Err(VisitError::Path { path: Vec::new(), errno: Errno::EINVAL });
+                }
+                return visitor.link_text(&node).await.map(FileAnswer::Text);
+            }
+            FileOp::Remove(path) => {
+                let node = self.find(path, false).await?;
+                visitor.remove(&node).await?;
+            }
+            FileOp::List(path) => {
+                let node = self.find(path, true).await?;
+                return self.names(&node).await.map(FileAnswer::Names);
+            }
+            FileOp::Stat(path) => {
+                let node = self.find(path, false).await?;
+                let Attributes { kind, mode, nlink, size, .. } = visitor.attributes(&node).await?;
+                let size = if kind == FileKind::File { size } else { 0 };
+                let (kind, mode) = (shown(kind), mode & 0o7777);
+                return Ok(FileAnswer::Attributes { kind, mode, nlink, size });
+            }
+            FileOp::Chmod(path, mode) => {
+                let node = self.find(path, true).await?;
+                let changes = Changes { mode: Some(*mode), ..Changes::default() };
+                visitor.change(&node, &changes).await?;
+            }
+            FileOp::Open(slot, path, create) => {
+                let file = match create {
+                    true => self.make(path, OpenHow::WRITE, false).await?,
+                    false => {
+                        visitor.open_for(&self.find(path, true).await?, OpenHow::WRITE).await?
+                    }
+                };
+                self.open.insert(*slot, file);
+            }
+            FileOp::WriteOpen(slot, data, fsync) => {
+                let file = self.open.get_mut(slot).ok_or_else(bad)?;
+                Self::write(visitor, file, *data, *fsync).await?;
+            }
+            FileOp::ReadOpen(slot) => {
+                let file = self.open.get(slot).ok_or_else(bad)?;
+                return Self::read(visitor, file).await.map(FileAnswer::Bytes);
+            }
+            FileOp::Close(slot) => {
+                let file = self.open.remove(slot).ok_or_else(bad)?;
+                visitor.close(file).await?;
+            }
+            FileOp::Sync => visitor.sync().await?,
+        }
+        Ok(FileAnswer::Done)
+    }
+
+    /// Ends all opens.
+    pub(super) async fn close_all(&mut self) {
+        while let Some((_, file)) = self.open.pop_first() {
+            // The visit ends: what can't be closed goes with it.
+            let _ = self.visitor.close(file).await;
+        }
+    }
+
+    /// Reads a directory and all that is in it.
+    async fn dump(&self, dir: &Node) -> Result<Dump, VisitError> {
+        let mut all = Dump::new();
+        let mut open: Vec<(Vec<u8>, Node)> = vec![(Vec::new(), dir.clone())];
+        while let Some((path, dir)) = open.pop() {
+            for name in self.names(&dir).await? {
+                let node = self.visitor.child(&dir, &name).await?;
+                let found = self.visitor.attributes(&node).await?;
+                let path = if path.is_empty() { name } else { [path.clone(), name].join(&b'/') };
+                let bytes = match found.kind {
+                    FileKind::File => {
+                        let file = self.visitor.open_file(&node).await?;
+                        let read = Self::read(self.visitor, &file).await;
+                        let bytes = self.closed(file, read).await?;
+                        // What it shows of its size without being opened is the same.
+                        if bytes.len() as u64 != found.size {
+                            let errno = Errno::EPROTO;
+                            return Err(VisitError::Path { path, errno });
+                        }
+                        bytes
+                    }
+                    FileKind::Link => self.visitor.link_text(&node).await?,
+                    _ => Vec::new(),
+                };
+                let Attributes { fid, kind, mode, nlink, .. } = found;
+                let (fid, kind, mode) = ((fid.seq, fid.oid), shown(kind), mode & 0o7777);
+                if kind == FileShown::Dir {
+                    open.push((path.clone(), node));
+                }
+                all.insert(path, Found { fid, kind, mode, nlink, bytes });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Reads all directories of the root whose names begin so.
+    pub(super) async fn dumps(&self, prefix: &str) -> Result<BTreeMap<String, Dump>, VisitError> {
+        let root = self.visitor.root_node().await?;
+        let mut all = BTreeMap::new();
+        for name in self.names(&root).await? {
+            let text = String::from_utf8_lossy(&name).into_owned();
+            if text.starts_with(prefix) {
+                let dir = self.visitor.child(&root, &name).await?;
+                all.insert(text, self.dump(&dir).await?);
+            }
+        }
+        Ok(all)
+    }
+}

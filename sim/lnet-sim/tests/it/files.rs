@@ -1,0 +1,147 @@
+//! Files in virtual time: rounds of the swarm, and single faults upon a file system and its visitors.
+
+use std::sync::Arc;
+
+use lnet_scenario::{Scenario, parse};
+use lnet_sim::{Detail, Floor, Played, Round, play, seed_of};
+
+/// A file system on two servers, so many clients, and what befalls them.
+fn scenario(clients: u32, load: &str, faults: &str) -> Arc<Scenario> {
+    let mut text = String::from(
+        "name = \"files\"\nduration = \"1000s\"\n[rpc]\nobd_timeout = \"10s\"\nping_interval = \"2s\"\n\
+         [[net]]\nname = \"tcp\"\n",
+    );
+    let names: Vec<String> = (0..clients).map(|n| format!("c{n}")).collect();
+    for name in ["s0", "s1"].into_iter().chain(names.iter().map(String::as_str)) {
+        text.push_str(&format!("[[node]]\nname = \"{name}\"\nrails = [\"tcp\"]\n"));
+    }
+    for (name, kind, on) in [
+        ("MGS", "mgs", "s0"),
+        ("lfs-MDT0000_UUID", "mdt", "s0"),
+        ("lfs-OST0000_UUID", "ost", "s1"),
+        ("lfs-OST0001_UUID", "ost", "s1"),
+        ("lfs-OST0002_UUID", "ost", "s0"),
+    ] {
+        text.push_str(&format!(
+            "[[target]]\nname = \"{name}\"\nkind = \"{kind}\"\non = \"{on}\"\ncommit = \"5s\"\n"
+        ));
+    }
+    let from = format!("{names:?}");
+    text.push_str(&format!(
+        "[[client]]\non = {from}\n[[workload]]\nkind = \"files\"\nfrom = {from}\n\
+         to = \"lfs-MDT0000_UUID\"\nuntil = \"300s\"\ncheck = \"900s\"\n{load}\n{faults}\n"
+    ));
+    Arc::new(parse("files.toml", &text).unwrap_or_else(|e| panic!("{e}\n{text}")))
+}
+
+const LOAD: &str = "names = 3\nsize = \"200KiB\"\nstripes = 3\nwindow = 1\nthink = \"200ms\"";
+
+fn holds(clients: u32, faults: &str) -> Played {
+    let played = play(scenario(clients, LOAD, faults), None, Detail::Moments);
+    if let Some(violation) = &played.violation {
+        panic!("{}\n{violation}\n{}", played.lines.join("\n"), played.summary);
+    }
+    assert!(played.summary.completed > 300, "{}", played.summary);
+    played
+}
+
+#[test]
+fn one_visitor_finds_the_files_that_a_tree_in_memory_has() {
+    let played = holds(1, "");
+    assert_eq!(played.summary.errors, 0, "{}", played.summary);
+}
+
+#[test]
+fn several_visitors_leave_the_files_that_others_find() {
+    let played = holds(3, "");
+    assert_eq!(played.summary.errors, 0, "{}", played.summary);
+}
+
+#[test]
+fn nothing_is_lost_when_a_server_dies_in_the_middle() {
+    for server in ["s0", "s1"] {
+        let fault =
+            format!("[[fault]]\nkind = \"kill\"\nat = \"60s\"\nuntil = \"70s\"\non = \"{server}\"");
+        let played = holds(2, &fault);
+        assert_eq!(played.summary.errors, 0, "{}", played.summary);
+    }
+}
+
+#[test]
+fn a_drawn_scenario_of_files_is_valid_and_has_each_kind_of_fault() {
+    let mut kinds = std::collections::BTreeSet::new();
+    for n in 0..500 {
+        let seed = seed_of(1, n);
+        let round =
+            Round::draw_on(Floor::Files, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert_eq!(round.text, Round::draw_on(Floor::Files, seed).unwrap().text, "seed {seed}");
+        kinds.extend(round.scenario.faults.iter().map(|f| f.kind.name()));
+    }
+    let all = [
+        "commit_stall",
+        "cut",
+        "drop",
+        "evict",
+        "failover",
+        "handler_delay",
+        "kill",
+        "pause",
+        "rpc_lose",
+        "store_error",
+        "store_full",
+    ];
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn some_rounds_of_files_hold() {
+    for n in 0..8 {
+        let round = Round::draw_on(Floor::Files, seed_of(3, n)).unwrap();
+        let played = round.play(Detail::default());
+        assert!(played.summary.completed > 50, "seed {}: {}", round.seed, played.summary);
+        if let Some(violation) = played.violation {
+            panic!("ulnet sim swarm --floor files --seed {} --one\n{violation}", round.seed);
+        }
+    }
+}
+
+#[test]
+fn two_runs_of_a_round_of_files_are_equal() {
+    let hash = || {
+        let round = Round::draw_on(Floor::Files, seed_of(3, 1)).unwrap();
+        round.play(Detail::Hash).summary.trace_hash
+    };
+    assert_eq!(hash(), hash());
+}
+
+#[test]
+fn new_files_are_made_after_a_crash_of_all_servers_and_clients() {
+    let fault = "[[fault]]\nkind = \"kill\"\nat = \"60s\"\nuntil = \"70s\"\n\
+                 on = [\"s0\", \"s1\", \"c0\", \"c1\"]";
+    let played = holds(2, fault);
+    assert_eq!(played.summary.errors, 0, "{}\n{}", played.lines.join("\n"), played.summary);
+}
+
+#[test]
+fn files_that_are_made_while_object_targets_are_dead_have_their_objects() {
+    // Before the objects that were made ahead are committed for another reason.
+    for at in [1, 2, 3] {
+        let fault = format!(
+            "[[fault]]\nkind = \"kill\"\nat = \"{at}s\"\nuntil = \"{}s\"\non = \"s1\"",
+            at + 3
+        );
+        let played = holds(3, &fault);
+        assert_eq!(played.summary.errors, 0, "{}", played.summary);
+    }
+}
+
+#[test]
+fn programs_that_change_the_names_of_one_directory_have_an_order() {
+    let load = "names = 3\nshared = true\nwindow = 1\nthink = \"20ms\"";
+    let fault = "[[fault]]\nkind = \"kill\"\nat = \"60s\"\nuntil = \"65s\"\non = \"s0\"";
+    let played = play(scenario(3, load, fault), None, Detail::Moments);
+    if let Some(violation) = &played.violation {
+        panic!("{}\n{violation}\n{}", played.lines.join("\n"), played.summary);
+    }
+    assert!(played.summary.completed > 3000, "{}", played.summary);
+}

@@ -1,0 +1,122 @@
+//! Commands of `ulnet lustre` that end before their time: a copy that the user interrupts leaves nothing
+//! behind, here and there; one whose client is evicted in the middle of a file names it.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
+mod stage;
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lustre_rt::{LockFilter, Opcode, Served};
+
+use stage::{OST, Stage};
+
+/// Bytes of the file that is copied: sixteen requests.
+const LEN: usize = 64 << 20;
+
+/// A file system that takes its time for data, a file that it takes long to copy, and how many requests
+/// for data there were.
+fn slow(name: &str, net: &str) -> (Stage, Vec<u8>, Arc<AtomicUsize>) {
+    let moved = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&moved);
+    let hook = move |served: &mut Served| {
+        if served.opcode == Opcode::OST_WRITE || served.opcode == Opcode::OST_READ {
+            count.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let stage = Stage::new(name, net, Box::new(hook));
+    let bytes: Vec<u8> = (0..LEN).map(|at| (at >> 8) as u8 | 1).collect();
+    fs::write(stage.dir.join("source"), &bytes).unwrap();
+    stage.ok(&["mkdir", "/d"]);
+    (stage, bytes, moved)
+}
+
+fn begin(stage: &Stage, words: &[&str]) -> Child {
+    stage.command(words).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until so many more requests for data have come.
+fn until(moved: &AtomicUsize, more: usize) {
+    let enough = moved.load(Ordering::SeqCst) + more;
+    let seen = (0..3000).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        moved.load(Ordering::SeqCst) >= enough
+    });
+    assert!(seen, "no data was moved");
+}
+
+fn ended(child: Child) -> (String, Option<i32>) {
+    let done = child.wait_with_output().unwrap();
+    (String::from_utf8_lossy(&done.stderr).into_owned(), done.status.code())
+}
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Clients of the server but its own.
+fn clients(stage: &Stage) -> Vec<String> {
+    let all = stage.rpc.exports().unwrap().into_iter();
+    all.map(|export| export.client).filter(|client| !client.starts_with("lfs-MDT")).collect()
+}
+
+/// No client, no lock, no file in the directory.
+fn nothing_is_left(stage: &Stage) {
+    assert_eq!(clients(stage), [""; 0]);
+    let (locks, ..) = stage.rpc.locks(LockFilter::All, 0, 10).unwrap();
+    assert!(locks.is_empty(), "{locks:?}");
+    let listed = stage.command(&["ls", "/d"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "");
+}
+
+#[test]
+fn an_interrupted_copy_leaves_no_file_lock_or_connection_behind() {
+    let (stage, _, moved) = slow("interrupted-in", "127.37");
+    let copy = begin(&stage, &["cp", "./source", "/d/f"]);
+    until(&moved, 2);
+    interrupt(&copy);
+    let (err, code) = ended(copy);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("interrupted"), "{err}");
+    nothing_is_left(&stage);
+}
+
+#[test]
+fn an_interrupted_copy_out_leaves_no_part_of_a_file() {
+    let (stage, _, moved) = slow("interrupted-out", "127.38");
+    stage.ok(&["cp", "./source", "/d/f"]);
+    fs::create_dir(stage.dir.join("out")).unwrap();
+    let copy = begin(&stage, &["cp", "/d/f", "./out/"]);
+    until(&moved, 2);
+    interrupt(&copy);
+    let (err, code) = ended(copy);
+    assert_eq!(code, Some(1), "{err}");
+    assert_eq!(fs::read_dir(stage.dir.join("out")).unwrap().count(), 0, "{err}");
+    stage.ok(&["rm", "/d/f"]);
+    nothing_is_left(&stage);
+}
+
+#[test]
+fn a_copy_whose_client_is_evicted_names_the_file_and_is_repaired_by_resume() {
+    let (stage, bytes, moved) = slow("evicted", "127.39");
+    let copy = begin(&stage, &["cp", "./source", "/d/f"]);
+    until(&moved, 2);
+    let all = stage.rpc.exports().unwrap().into_iter();
+    let mine = all.filter(|e| e.target == OST && !e.client.starts_with("lfs-MDT"));
+    let mine: Vec<_> = mine.map(|export| export.id).collect();
+    assert!(!mine.is_empty());
+    stage.rpc.with(move |rpc| mine.into_iter().for_each(|export| rpc.evict(export))).unwrap();
+    let (err, code) = ended(copy);
+    assert_eq!(code, Some(5), "{err}");
+    assert!(err.contains("./source: ") && err.contains("evicted"), "{err}");
+    stage.ok(&["cp", "--resume", "./source", "/d/f"]);
+    let out = stage.command(&["cat", "/d/f"]).output().unwrap();
+    assert!(out.stdout == bytes, "{} bytes", out.stdout.len());
+}
