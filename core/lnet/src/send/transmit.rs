@@ -27,7 +27,7 @@ impl Node {
         let Some(tx) = &msg.tx else { return };
         let own = self.nis.get(tx.ni).and_then(|ni| ni.lnd_timeout);
         let retention = in_doubt::retention(&self.portals, msg, &hdr.kind);
-        let lnd = own.unwrap_or_else(|| self.tables().driver_time(msg));
+        let lnd = self.tables().driver_time(msg, own);
         let repeats = marks::next_hop_repeats(&self.peers, msg);
         let request = msg.md.filter(|_| msg.role == Role::Request);
         let transmit = Transmit {
