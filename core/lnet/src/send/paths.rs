@@ -28,18 +28,30 @@ impl<'a> Tables<'a> {
         self.tunables.attempt_of(whole, paths.max(1))
     }
 
-    /// How long the driver may try this time, before the message's own deadline is considered: the
-    /// LND timeout, or the share of its caller's own time (DEC-9).
+    /// How long the driver may try this time, before the message's own deadline is considered: the limit of
+    /// the interface itself, the LND timeout, or the share of its caller's own time (DEC-9). A message that
+    /// tries an interface known to be down (C-8) holds a credit of the node that sent it, and may well not
+    /// arrive: the limit of the interface does not lengthen what `forward_timeout` allows it.
     #[inline]
-    pub(crate) fn driver_time(&self, msg: &Msg) -> Duration {
+    pub(crate) fn driver_time(&self, msg: &Msg, own: Option<Duration>) -> Duration {
         let t = self.tunables;
         match t.retries() {
             Retries::Count(_) if msg.role == Role::Forward && t.forward_timeout != 0 => {
-                t.attempt_of(t.forward_limit(), 1)
+                let share = t.attempt_of(t.forward_limit(), 1);
+                match own {
+                    Some(own) if self.tries_dead_hop(msg) => own.min(share),
+                    own => own.unwrap_or(share),
+                }
             }
-            Retries::Count(_) if msg.limit.is_none() => t.lnd_timeout(),
-            Retries::Count(_) | Retries::Paths => self.attempt_time(msg),
+            Retries::Count(_) if msg.limit.is_none() => own.unwrap_or_else(|| t.lnd_timeout()),
+            Retries::Count(_) | Retries::Paths => own.unwrap_or_else(|| self.attempt_time(msg)),
         }
+    }
+
+    /// Whether a message that passes through is the one now and then to an interface known to be down.
+    fn tries_dead_hop(&self, msg: &Msg) -> bool {
+        let hop = msg.tx.and_then(|tx| self.peers.nis.get(tx.peer_ni?));
+        hop.is_some_and(|hop| hop.knocked.is_some() && !hop.port.status_up)
     }
 
     /// Whether a message has no attempt left, and whether there is a limit that says so.

@@ -31,7 +31,7 @@ impl Node {
         let own = self.nis.get(ni).and_then(|ni| ni.lnd_timeout);
         let Some(msg) = self.msgs.get(id) else { return };
         let Some(tx) = &msg.tx else { return };
-        let lnd = own.unwrap_or_else(|| self.tables().driver_time(msg));
+        let lnd = self.tables().driver_time(msg, own);
         let request = msg.md.filter(|_| msg.role == Role::Request);
         let transmit = Transmit {
             msg: id,

@@ -447,6 +447,38 @@ fn a_message_that_can_not_be_forwarded_is_dropped_and_counted_by_reason() {
     assert_eq!(b.w.hosts[0].node.peer_view_of(nid(A)).unwrap().nis[0].health, 1000);
 }
 
+/// A driver may try for as long as its own limit says. Tries of dead neighbours that last so long hold the
+/// credits of the node that sends there, and with them what that node sends to others.
+#[test]
+fn own_limit_of_an_interface_does_not_lengthen_the_try_of_a_dead_neighbour() {
+    let secs = Duration::from_secs;
+    for (own, dead, expected) in [
+        (None, false, None),
+        (None, true, None),
+        (Some(secs(60)), false, Some(secs(60))),
+        (Some(secs(60)), true, None),
+        (Some(secs(1)), true, Some(secs(1))),
+    ] {
+        let mut b = Bench::new(Profile::Default, 8);
+        let (&far, _) = b.w.hosts[0].nids.iter().find(|(_, n)| **n == nid(G1[1])).unwrap();
+        b.w.hosts[0].node.set_lnd_timeout(far, own);
+        let hdr = Bench::hdr(B, 100);
+        let _ = b.arrives(B, &Bench::hdr(A, 0)).1;
+        if dead {
+            b.w.hosts[0].node.peer_down(b.w.now, far, nid(B), b.w.now);
+            assert!(b.passes(A, &hdr) && b.w.held.is_empty(), "found dead a moment ago");
+            b.w.secs(10);
+        }
+        assert!(b.passes(A, &hdr));
+        // Pings of the router itself wait beside it.
+        let (_, sent) = b.w.held.iter().find(|(_, t)| t.hdr.src == nid(A)).unwrap();
+        let t = b.w.hosts[0].node.tunables();
+        let share = t.attempt_of(t.forward_limit(), 1);
+        assert!(share <= secs(5), "{share:?}");
+        assert_eq!(sent.timeout, expected.unwrap_or(share), "own {own:?}, dead {dead}");
+    }
+}
+
 #[test]
 fn a_message_is_never_sent_back_where_it_came_from() {
     // Two routers, each of which believes that the other leads to tcp9.

@@ -9,15 +9,25 @@ use super::Arena;
 
 /// Sizes of blocks, bytes.
 const CLASSES: [u32; 6] = [1 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// A region is asked for at a time of so many bytes.
-const REGION: u32 = 1 << 20;
+/// The first region of a class is of so many bytes, or of one block: a program with little to send needs
+/// no more. Each further one is as large as all before it, up to [`REGION_MAX`].
+const REGION_MIN: u32 = 16 << 10;
+const REGION_MAX: u32 = 1 << 20;
+
+/// A region, cut into blocks.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    class: usize,
+    blocks: u32,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Slabs {
     /// Free blocks by class.
     free: [Vec<Span>; CLASSES.len()],
-    /// The class of the blocks in each region.
-    class_of: BTreeMap<RegionId, usize>,
+    /// Bytes of all regions of a class.
+    held: [u32; CLASSES.len()],
+    regions: BTreeMap<RegionId, Cut>,
 }
 
 impl Slabs {
@@ -25,11 +35,13 @@ impl Slabs {
     pub(super) fn alloc(&mut self, len: u32, arena: &mut dyn Arena) -> Option<Span> {
         let class = CLASSES.iter().position(|size| *size >= len)?;
         if self.free[class].is_empty() {
-            let region = arena.register(REGION).ok()?;
-            self.class_of.insert(region, class);
             let size = CLASSES[class];
-            let blocks = (0..REGION / size).rev();
-            self.free[class].extend(blocks.map(|n| Span {
+            let bytes = self.held[class].clamp(REGION_MIN.max(size), REGION_MAX);
+            let region = arena.register(bytes).ok()?;
+            let blocks = bytes / size;
+            self.held[class] = self.held[class].saturating_add(bytes);
+            self.regions.insert(region, Cut { class, blocks });
+            self.free[class].extend((0..blocks).rev().map(|n| Span {
                 region,
                 len: size,
                 offset: u64::from(n * size),
@@ -41,7 +53,7 @@ impl Slabs {
 
     /// Takes a block back.
     pub(super) fn free(&mut self, span: Span) {
-        let Some(&class) = self.class_of.get(&span.region) else { return };
+        let Some(&Cut { class, .. }) = self.regions.get(&span.region) else { return };
         let size = CLASSES[class];
         let offset = span.offset - span.offset % u64::from(size);
         let block = Span { region: span.region, len: size, offset };
@@ -51,15 +63,18 @@ impl Slabs {
 
     /// Gives back regions that no block is in use of.
     pub(super) fn trim(&mut self, arena: &mut dyn Arena) {
-        for (class, size) in CLASSES.iter().enumerate() {
+        for (class, size) in CLASSES.into_iter().enumerate() {
             let mut left: BTreeMap<RegionId, u32> = BTreeMap::new();
             for block in &self.free[class] {
                 *left.entry(block.region).or_default() += 1;
             }
-            left.retain(|_, blocks| *blocks == REGION / size);
+            left.retain(|region, blocks| {
+                self.regions.get(region).is_some_and(|cut| cut.blocks == *blocks)
+            });
             self.free[class].retain(|block| !left.contains_key(&block.region));
-            for region in left.into_keys() {
-                self.class_of.remove(&region);
+            for (region, blocks) in left {
+                self.regions.remove(&region);
+                self.held[class] = self.held[class].saturating_sub(blocks * size);
                 arena.unregister(region);
             }
         }

@@ -12,6 +12,13 @@ struct Heap {
     held: BTreeMap<RegionId, i32>,
 }
 
+impl Heap {
+    /// Bytes of all regions.
+    fn total(&self) -> usize {
+        self.regions.iter().map(Vec::len).sum()
+    }
+}
+
 impl Memory for Heap {
     fn bytes(&self, span: Span) -> &[u8] {
         &self.regions[span.region.0 as usize][span.offset as usize..][..span.len as usize]
@@ -310,7 +317,8 @@ fn an_invalid_call_of_an_upper_is_refused_by_name() {
 fn blocks_are_used_again_and_never_overlap() {
     let (mut slabs, mut heap) = (Slabs::default(), Heap::default());
     let first: Vec<Span> = (0..1500).map(|_| slabs.alloc(1000, &mut heap).unwrap()).collect();
-    assert_eq!(heap.regions.len(), 2, "1024 blocks of 1 KiB in each MiB");
+    let regions = heap.regions.len();
+    assert_eq!(heap.total(), 2 << 20, "the next region would be a MiB as well");
     let mut starts: Vec<_> = first.iter().map(|s| (s.region, s.offset)).collect();
     starts.sort_unstable();
     starts.dedup();
@@ -326,7 +334,26 @@ fn blocks_are_used_again_and_never_overlap() {
     for _ in 0..1500 {
         slabs.alloc(1024, &mut heap).unwrap();
     }
-    assert_eq!(heap.regions.len(), 2, "nothing was lost");
+    assert_eq!(heap.regions.len(), regions, "nothing was lost");
+}
+
+#[test]
+fn regions_of_a_class_grow_with_what_is_in_use() {
+    let (mut slabs, mut heap) = (Slabs::default(), Heap::default());
+    let first = slabs.alloc(300, &mut heap).unwrap();
+    assert_eq!(heap.total(), 16 << 10);
+    // Eight buffers of 64 KiB take no more than that.
+    let buffers: Vec<Span> = (0..8).map(|_| slabs.alloc(64 << 10, &mut heap).unwrap()).collect();
+    assert_eq!(heap.total(), (16 << 10) + (512 << 10));
+    let many: Vec<Span> = (0..4000).map(|_| slabs.alloc(1000, &mut heap).unwrap()).collect();
+    assert_eq!(heap.regions.iter().map(Vec::len).max(), Some(1 << 20));
+    many.into_iter().chain(buffers).for_each(|span| slabs.free(span));
+    slabs.trim(&mut heap);
+    assert_eq!(heap.total(), 16 << 10, "one block is in use");
+    slabs.free(first);
+    slabs.trim(&mut heap);
+    slabs.alloc(1, &mut heap).unwrap();
+    assert_eq!(heap.total(), 16 << 10, "it begins anew");
 }
 
 #[test]
@@ -338,7 +365,7 @@ fn trimmed_slabs_keep_only_regions_in_use() {
     slabs.free(large[2]);
     slabs.trim(&mut heap);
     let lengths: Vec<usize> = heap.regions.iter().map(Vec::len).collect();
-    assert_eq!(lengths, [1 << 20, 0, 1 << 20, 0]);
+    assert_eq!(lengths, [16 << 10, 0, 1 << 20, 0]);
     slabs.free(small);
     slabs.free(large[1]);
     let spans = [slabs.alloc(1 << 20, &mut heap).unwrap(), slabs.alloc(9, &mut heap).unwrap()];
