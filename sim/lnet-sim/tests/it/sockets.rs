@@ -53,6 +53,14 @@ sockets! {
     slow: "slow";
 }
 
+/// A reply that is with its driver when its interface is taken from the peer goes by another one at once,
+/// and does not wait for the end of its attempt, a third of five seconds.
+#[test]
+fn a_reply_on_its_way_to_an_interface_that_is_removed_goes_by_another() {
+    let played = must_hold(&load("sockets/ni-change"), Some(2));
+    assert!(played.summary.stall_max < 1_000_000_000, "{}", played.summary);
+}
+
 /// A descriptor that goes after its ACK has come, and before the reply, is no failure of the request.
 #[test]
 fn a_request_whose_ack_has_come_waits_for_its_reply_alone() {
