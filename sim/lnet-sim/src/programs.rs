@@ -309,6 +309,9 @@ impl Programs {
 
     /// Begins what is to follow at once what has just ended well on this host.
     pub(crate) fn go_on(&mut self, now: Instant, host: HostId, at: &mut Host) {
+        if self.soon.is_empty() {
+            return;
+        }
         let mut soon = core::mem::take(&mut self.soon);
         for flow in soon.drain(..) {
             self.begin(now, host, at, flow);

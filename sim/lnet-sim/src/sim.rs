@@ -392,8 +392,10 @@ impl<F: Fabric> Sim<F> {
 
     /// Takes over what programs wish for and tell.
     pub(crate) fn collect(&mut self) {
-        for (host, at, wish) in self.programs.wishes.drain(..) {
-            self.queue.push(at.max(self.now), Event::Wish(host, wish));
+        if !self.programs.wishes.is_empty() {
+            for (host, at, wish) in self.programs.wishes.drain(..) {
+                self.queue.push(at.max(self.now), Event::Wish(host, wish));
+            }
         }
         if self.programs.notes.is_empty() {
             return;

@@ -161,9 +161,10 @@ impl RpcHost {
         self.go_on(below);
     }
 
-    /// What was seen since the last time.
-    pub(crate) fn take_notes(&mut self) -> (Vec<RpcSeen>, Option<String>) {
-        (core::mem::take(&mut self.notes), self.complaint.take())
+    /// What was seen since the last time is put behind `notes`; what could not be done.
+    pub(crate) fn take_notes(&mut self, notes: &mut Vec<RpcSeen>) -> Option<String> {
+        notes.append(&mut self.notes);
+        self.complaint.take()
     }
 
     /// The node dies: what is left of its targets.
@@ -244,7 +245,9 @@ impl RpcHost {
         if !self.started {
             self.start(below);
         }
-        self.settle(below);
+        if !self.disks.is_empty() || !self.losing.is_empty() {
+            self.settle(below);
+        }
         self.late_turns(below);
         self.serving.run(&mut self.ptlrpc, below, &mut self.notes);
         loop {

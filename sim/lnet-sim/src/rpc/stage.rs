@@ -11,6 +11,7 @@ use ptlrpc::ServerStats;
 use super::calling::uuid;
 use super::disk::{Disk, Trouble};
 use super::host::{Begin, RpcHost};
+use super::seen::RpcSeen;
 use crate::directory::HostId;
 use crate::fabric::Fabric;
 use crate::observe::Seen;
@@ -31,6 +32,8 @@ pub(crate) struct Stage {
     losses: Vec<(usize, Place, RpcLoss)>,
     /// Faults by which programs keep their locks.
     hangs: Vec<(usize, Place)>,
+    /// Room for what is seen at a host.
+    notes: Vec<RpcSeen>,
     /// A rule that all nodes break.
     #[cfg(feature = "sabotage")]
     pub(crate) sabotage: Option<ptlrpc::Sabotage>,
@@ -50,6 +53,7 @@ impl Stage {
             targets: scenario.rpc.targets.iter().map(place).collect(),
             losses: Vec::new(),
             hangs: Vec::new(),
+            notes: Vec::new(),
             #[cfg(feature = "sabotage")]
             sabotage: None,
             #[cfg(feature = "sabotage")]
@@ -146,10 +150,13 @@ impl<F: Fabric> Sim<F> {
 
     /// Shows observers what was seen at a host.
     pub(crate) fn collect_rpc(&mut self, id: HostId) {
-        let Some((notes, complaint)) = self.with_rpc(id, |rpc, _| rpc.take_notes()) else { return };
+        let mut notes = core::mem::take(&mut self.stage.notes);
+        let complaint = self.with_rpc(id, |rpc, _| rpc.take_notes(&mut notes)).flatten();
         for seen in &notes {
             self.see(&Seen::Rpc { host: id, seen });
         }
+        notes.clear();
+        self.stage.notes = notes;
         if let Some(complaint) = complaint {
             let name = self.scenario.world.name(NodeId(id.0));
             self.tally.complaints.push(format!("{name}: {complaint}"));
