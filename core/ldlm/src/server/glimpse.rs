@@ -99,7 +99,7 @@ impl LockServer {
         }
     }
 
-    /// The reply of a glimpse that leaves no lock.
+    /// The reply of a glimpse that leaves no lock: its description is empty, as recorded servers send it.
     fn aborted(
         &self,
         served: ServedId,
@@ -110,7 +110,6 @@ impl LockServer {
         rpc: &mut Rpc<'_, '_>,
     ) {
         let reply = LockReply {
-            desc: ask.desc,
             policy_res1: errno.map_or(0, |errno| i64::from(errno.negative()) as u64),
             ..LockReply::default()
         };

@@ -176,7 +176,8 @@ impl<S: Stage> Player<'_, S> {
         for (words, lvb) in value {
             locks.server.set_value(&ResourceName { words }, Value::Object(lvb));
         }
-        let lvb = self.recorded_lvb(&served).unwrap_or_default();
+        let asks = self.place_of(&served).is_some_and(|at| self.asks_holders(at));
+        let lvb = if asks { None } else { self.recorded_lvb(&served) }.unwrap_or_default();
         let own = LockServer::resource_of(&served);
         let value = own.map(|_| Value::Object(lvb));
         let Some(locks) = &mut self.locks else { return Some(served) };
@@ -201,13 +202,29 @@ impl<S: Stage> Player<'_, S> {
         attributes(&self.messages[self.index.reply_to(self.messages, at)?])
     }
 
+    /// Whether the recorded server asked holders of locks for the size of an object, before it answered
+    /// this request.
+    fn asks_holders(&self, at: usize) -> bool {
+        let Some(reply) = self.index.reply_to(self.messages, at) else { return false };
+        let own = request_of(&self.messages[at]).map(|request| request.desc.resource);
+        self.messages.get(at..reply).unwrap_or_default().iter().any(|message| {
+            message.role == Role::Request
+                && message.body().opcode == Opcode::LDLM_GL_CALLBACK
+                && request_of(message).map(|request| request.desc.resource) == own
+        })
+    }
+
     /// Attributes of objects at the time of a request, by what the server said next of each: in its
     /// reply, or in completions before the next request that changes any.
     fn attributes_for(&self, served: &Served) -> BTreeMap<[u64; 4], Lvb> {
         let mut found = BTreeMap::new();
         let Some(at) = self.place_of(served) else { return found };
-        if let (Some(own), Some(lvb)) = (LockServer::resource_of(served), self.recorded_lvb(served))
-        {
+        let own = LockServer::resource_of(served);
+        if own.is_some() && self.asks_holders(at) {
+            // What the reply says is what holders have answered, and ours must ask them.
+            return found;
+        }
+        if let (Some(own), Some(lvb)) = (own, self.recorded_lvb(served)) {
             found.insert(own.words, lvb);
         }
         for message in &self.messages[at..] {
