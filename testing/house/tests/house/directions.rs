@@ -51,6 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lnet-selftest",
             "lnet-types",
             "lnet-wire",
+            "lustre-client",
             "lustre-target",
             "lustre-tuning",
             "lustre-wire",

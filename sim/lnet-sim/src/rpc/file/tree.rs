@@ -473,13 +473,13 @@ impl Tree {
 /// Data that files may have, by file.
 pub(super) type Versions = BTreeMap<Id, Vec<Arc<Vec<u8>>>>;
 
-/// Whether each byte is of one of some versions of a file.
+/// Whether each byte is of one of some versions of a file. It may be shorter than each of them: one object
+/// was made longer for the end of a file that another one had, and has lost that alone.
 fn is_mixed(bytes: &[u8], versions: &[Arc<Vec<u8>>]) -> bool {
-    let lens = || versions.iter().map(|data| data.len());
-    let (Some(least), Some(most)) = (lens().min(), lens().max()) else { return false };
+    let Some(most) = versions.iter().map(|data| data.len()).max() else { return false };
     let at = |data: &[u8], place: usize| data.get(place).copied().unwrap_or(0);
     let mut places = bytes.iter().enumerate();
-    (least..=most).contains(&bytes.len())
+    bytes.len() <= most
         && places.all(|(place, byte)| versions.iter().any(|data| *byte == at(data, place)))
 }
 
