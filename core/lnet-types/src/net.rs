@@ -16,6 +16,9 @@ impl NetType {
     pub const TCP: Self = Self(2);
     /// InfiniBand and RoCE, driver o2iblnd.
     pub const O2IB: Self = Self(5);
+    /// The port of the RDMA connection manager, in its TCP port space, that nodes of such a network are
+    /// connected to at (wire.md 7.1).
+    pub const O2IB_SERVICE: u16 = 987;
     /// The node itself.
     pub const LO: Self = Self(9);
     /// Cray Gemini/Aries.

@@ -26,8 +26,6 @@ pub const MSG_MAX: usize = 4096;
 pub const IMMEDIATE_MAX: usize = MSG_MAX - Body::IMMEDIATE_PAYLOAD;
 /// Fragments that a descriptor of remote memory may have.
 pub const FRAGS_MAX: usize = 257;
-/// The port of connection requests in the TCP port space of the RDMA connection manager.
-pub const SERVICE: u16 = 987;
 
 /// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -320,7 +320,11 @@ fn table(name: &str) -> Vec<String> {
         };
         let text = match &happened.operation {
             Operation::Cm { kind: CmKind::Request, service, private, .. } => {
-                assert_eq!(*service, Some(0x0106_0000 | u64::from(ib::SERVICE)), "service 987");
+                assert_eq!(
+                    *service,
+                    Some(0x0106_0000 | u64::from(NetType::O2IB_SERVICE)),
+                    "service 987"
+                );
                 // The connection manager's own header of IP addresses comes first.
                 format!("request {}", again(&private[36..]).0)
             }

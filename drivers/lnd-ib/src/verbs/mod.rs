@@ -41,8 +41,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lnet::Payload;
-use lnet_types::{Errno, Instant, IoVec, Memory, Nid, Span, iovec_slice};
-use lnet_wire::ib::{Frag, MSG_MAX, RdmaDesc, SERVICE};
+use lnet_types::{Errno, Instant, IoVec, Memory, NetType, Nid, Span, iovec_slice};
+use lnet_wire::ib::{Frag, MSG_MAX, RdmaDesc};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use slotmap::{Key, SecondaryMap};
@@ -174,7 +174,7 @@ impl Verbs {
         registry: &Registry,
         tokens: Range<usize>,
     ) -> Result<Self, OpenError> {
-        let device = Device::open(config.addr, SERVICE)?;
+        let device = Device::open(config.addr, NetType::O2IB_SERVICE)?;
         let failed = |call, e: &io::Error| OpenError::Call {
             device: device.name.clone(),
             call,
@@ -283,7 +283,7 @@ impl Verbs {
         self.endpoints.insert(conn, Endpoint::new(call, id, seat));
         self.set_tos(id);
         self.bind(id)?;
-        let mut to = socket_address(to, SERVICE);
+        let mut to = socket_address(to, NetType::O2IB_SERVICE);
         // SAFETY: the identifier lives; the address outlives the call.
         let asked = unsafe {
             (call.rdma_resolve_addr)(id, null_mut(), (&raw mut to).cast(), self.resolve_ms())

@@ -183,8 +183,8 @@ fn no_error_while_rails_go<F: Fabric>(sim: Sim<F>, repeat: u32) -> [Vec<Counters
     assert!(servers.iter().all(|c| c.bulk_get >= u64::from(repeat) * 4 * 4096), "{servers:?}");
     assert!(servers.iter().all(|c| c.bulk_put >= (u64::from(repeat) * 4) << 14), "{servers:?}");
     for (idle, regions) in bench.at_rest() {
-        // Buffers for requests, and the pattern.
-        assert!(idle && regions == 2, "{regions} regions");
+        // Buffers for requests, whose memory has doubled four times, and the pattern.
+        assert!(idle && regions == 6, "{regions} regions");
     }
     counters
 }

@@ -7,7 +7,6 @@ use std::process::{Command as Process, Stdio};
 use lnet_admin::{ClientError, Reply, Request};
 use lnet_config::{Style, Tree};
 use lnet_types::{Errno, NetType, Nid};
-use lnet_wire::ib;
 
 use super::nid_list;
 use crate::Session;
@@ -56,7 +55,7 @@ pub(crate) fn service_id(session: &mut Session<'_>, _: &Command, _: &Args) -> i3
     if let Ok(Reply::Nets(nets)) = nets
         && nets.iter().any(|net| net.net.kind == NetType::O2IB)
     {
-        let id = TCP_PORT_SPACE | u64::from(ib::SERVICE);
+        let id = TCP_PORT_SPACE | u64::from(NetType::O2IB_SERVICE);
         let value = Tree::plain(format_args!("{:#018x}", id.swap_bytes()));
         session.print(&Tree::map([("service_id", Tree::map([("value", value)]))]), Style::Classic);
         return 0;
