@@ -6,8 +6,8 @@ mod support;
 use lnet_pcap::roce::{self, CmKind, Happened, Operation};
 use lnet_types::{Net, NetType, Nid, Pid};
 use lnet_wire::ib::{
-    self, Body, ConnParams, Done, Frag, MSG_MAX, Msg, MsgHead, RdmaDesc, Reject, RejectReason,
-    Sign, Type, Version, checksum, peek_version,
+    Body, ConnParams, Done, Frag, MSG_MAX, Msg, MsgHead, RdmaDesc, Reject, RejectReason, Sign,
+    Type, Version, checksum, peek_version,
 };
 use lnet_wire::{ByteOrder, Handle, Hdr, Kind, WireError};
 use proptest::collection::vec;
