@@ -122,6 +122,11 @@ impl MioStreams {
         Ok(ListenerId(place))
     }
 
+    /// Whether a stream that stays on a device could be taken from it again.
+    fn may_release(&mut self) -> bool {
+        *self.may_release.get_or_insert_with(may_release)
+    }
+
     /// A free place.
     fn place(&mut self) -> Result<u32, Errno> {
         if let Some(at) = self.free.pop() {
@@ -214,12 +219,13 @@ impl Streams for MioStreams {
         to: SocketAddr,
         options: &StreamOptions,
     ) -> Result<StreamId, Errno> {
+        let device = from.device.filter(|_| self.may_release());
         let open = |port: u16| -> io::Result<TcpStream> {
             let to = scoped(to, from.interface);
             let local = scoped(SocketAddr::new(from.addr, port), from.interface);
             let socket = socket(to)?;
             set_options(SockRef::from(&socket), local, options);
-            if let Some(device) = from.device {
+            if let Some(device) = device {
                 socket.bind_device(Some(device.as_bytes()))?;
             }
             if port == 0 {
@@ -322,11 +328,10 @@ impl Streams for MioStreams {
     }
 
     fn keep_to(&mut self, stream: StreamId, device: Option<&str>) -> Result<(), Errno> {
-        let may_release = *self.may_release.get_or_insert_with(may_release);
-        let socket = SockRef::from(self.stream(stream).ok_or(EBADF)?);
-        if device.is_some() && !may_release {
+        if device.is_some() && !self.may_release() {
             return Err(Errno::EPERM);
         }
+        let socket = SockRef::from(self.stream(stream).ok_or(EBADF)?);
         socket.bind_device(device.map(str::as_bytes)).map_err(|e| errno(&e))
     }
 

@@ -96,8 +96,8 @@ pub struct Origin<'a> {
     pub privileged: bool,
     /// The namespace that the address is in, if it is another one than usual.
     pub namespace: Option<NamespaceId>,
-    /// The one device that the stream may use, whatever the system's routes say; see
-    /// [`Streams::keep_to`].
+    /// The one device that the stream uses, whatever the system's routes say, if this process could take
+    /// it back; see [`Streams::keep_to`].
     pub device: Option<&'a str>,
 }
 
