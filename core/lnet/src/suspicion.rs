@@ -166,21 +166,13 @@ impl Node {
         self.rails.changed_since(seen)?.map(now).collect()
     }
 
-    /// Whether an answer to the node at `to` had better not be bound to our interface `from`, which that
-    /// node addressed: it is Multi-Rail, so that the interface does not matter to it, and either it
-    /// deduplicates, so that what a rail loses may go again by others, or nothing gets through from `from`.
-    pub fn may_answer_by_any(&self, from: Nid, to: Nid) -> bool {
+    /// Whether an answer to the node at `to` had better not be bound to the interface of ours that it
+    /// addressed: it is Multi-Rail, so that the interface does not matter to it, and it deduplicates, so
+    /// that what a rail loses may go again by others. Towards others an answer is bound to that interface
+    /// as one that [`MdOptions::ANSWERS`](crate::MdOptions::ANSWERS).
+    pub fn may_answer_by_any(&self, to: Nid) -> bool {
         let peer = self.peers.owner(to).and_then(|id| self.peers.peers.get(id));
-        let Some(peer) = peer.filter(|peer| peer.is_mr()) else { return false };
-        let is_silent = |(ni, _): (NiId, &crate::local::Ni)| {
-            let mut theirs = peer.nis();
-            theirs.all(|peer_ni| {
-                let beside = self.peers.nis.get(peer_ni).is_some_and(|n| n.nid.net() == from.net());
-                !beside || self.rails.of(ni, peer_ni) == Doubt::Silent
-            })
-        };
-        peer.numbering.is_able()
-            || self.nis.iter().find(|(_, ni)| ni.nid == from).is_some_and(is_silent)
+        peer.is_some_and(|peer| peer.is_mr() && peer.numbering.is_able())
     }
 
     /// What drivers think of rails.

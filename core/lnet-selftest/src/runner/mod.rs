@@ -164,11 +164,12 @@ impl Runner {
             }
             Action::Put { token, from, to, portal, match_bits, data } => {
                 let piece = self.pool.source(&data, below).map_err(|e| (token, e))?;
-                let md = self.bind(token, Use::Put, piece, 1, below)?;
+                let src = source(below.node(), from, to);
+                let md = self.bind(token, Use::Put, piece, (1, src), below)?;
                 let put = Put {
                     md,
                     ack: false,
-                    src: source(below.node(), from, to),
+                    src,
                     target: to,
                     portal,
                     match_bits,
@@ -181,10 +182,11 @@ impl Runner {
             }
             Action::Get { token, from, to, match_bits, sink } => {
                 let piece = self.pool.sink(sink, below).map_err(|e| (token, e))?;
-                let md = self.bind(token, Use::Get, piece, 2, below)?;
+                let src = source(below.node(), from, to);
+                let md = self.bind(token, Use::Get, piece, (2, src), below)?;
                 let get = Get {
                     md,
-                    src: source(below.node(), from, to),
+                    src,
                     target: to,
                     portal: PORTAL_REPLY,
                     match_bits,
@@ -213,15 +215,17 @@ impl Runner {
         }
     }
 
+    /// Binds what is sent; a message with a source answers a request.
     fn bind(
         &mut self,
         token: Token,
         what: Use,
         piece: Piece,
-        threshold: u32,
+        (threshold, src): (u32, Option<Nid>),
         below: &mut Below<'_>,
     ) -> Result<MdId, (Token, Errno)> {
-        let spec = MdSpec { threshold: Some(threshold), ..once(piece.span, token.0) };
+        let options = if src.is_some() { MdOptions::ANSWERS } else { MdOptions::empty() };
+        let spec = MdSpec { threshold: Some(threshold), options, ..once(piece.span, token.0) };
         let made = below.bind(spec);
         self.keep(token.0, made, what, piece, below).map_err(|e| (token, e))
     }
@@ -405,10 +409,9 @@ fn own_nid(node: &Node) -> Option<Nid> {
     nids.into_iter().find(|nid| !nid.is_loopback() && !nid.is_large())
 }
 
-/// The interface that a message of `from` is bound to: the one that its request came to, unless a
-/// silent rail would hold it up.
+/// The interface that an answer to `to` is bound to: the one that its request came to, `from`.
 fn source(node: &Node, from: Option<Nid>, to: ProcessId) -> Option<Nid> {
-    from.filter(|from| !node.may_answer_by_any(*from, to.nid))
+    from.filter(|_| !node.may_answer_by_any(to.nid))
 }
 
 fn counters(node: &Node) -> LnetCounters {
