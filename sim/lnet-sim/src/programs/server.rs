@@ -150,7 +150,7 @@ impl Programs {
         let local = at.clock.local(now);
         // As requests of real services do, this one says how long its sender waits.
         let timeout = self.patience_of(attempt).and_then(|timeout| limits(&at.node, timeout));
-        let sent = at.node.bind(once(iov, user, 1 + u32::from(ack))).is_ok_and(|md| {
+        let sent = at.node.bind(answer(iov, user, 1 + u32::from(ack), src)).is_ok_and(|md| {
             let put = Put {
                 md,
                 ack,
@@ -182,7 +182,8 @@ impl Programs {
         let local = at.clock.local(now);
         let timeout = self.patience_of(attempt).and_then(|timeout| limits(&at.node, timeout));
         let src = source(at, &rpc);
-        let Ok(md) = at.node.bind(once(iov, user, 1 + u32::from(write))) else { return };
+        let spec = answer(iov, user, 1 + u32::from(write), src);
+        let Ok(md) = at.node.bind(spec) else { return };
         let (target, portal, match_bits, offset) = (client, BULK, attempt, 0);
         let begun = if write {
             at.node.get(local, Get { md, src, target, portal, match_bits, offset, timeout })
@@ -225,7 +226,13 @@ impl Programs {
     }
 }
 
-/// The interface that serves an RPC: the one that was asked, unless a silent rail would hold it up.
+/// The interface that serves an RPC: the one that was asked.
 fn source(at: &Host, rpc: &Rpc) -> Option<Nid> {
-    Some(rpc.asked).filter(|asked| !at.node.may_answer_by_any(*asked, rpc.client.nid))
+    Some(rpc.asked).filter(|_| !at.node.may_answer_by_any(rpc.client.nid))
+}
+
+/// A descriptor for what is sent once: with a source it answers a request.
+fn answer(iov: IoVec, user: u64, threshold: u32, src: Option<Nid>) -> MdSpec {
+    let options = if src.is_some() { MdOptions::ANSWERS } else { MdOptions::empty() };
+    MdSpec { options, ..once(iov, user, threshold) }
 }
