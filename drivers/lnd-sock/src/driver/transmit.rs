@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::io::IoSlice;
 
-use lnet::Transmit;
+use lnet::{Doubt, Transmit};
 use lnet_types::{Fault, Instant, Memory};
 use lnet_wire::sock::Noop;
 use smallvec::SmallVec;
@@ -90,6 +90,11 @@ impl<S: Streams> SockDriver<S> {
         if let Some(key) = self.find_peer(ni, to.nid, to.pid) {
             if let (Some(id), Some(ni)) = (transmit.peer_ni, self.nis.get_mut(ni)) {
                 ni.peers.insert(id, key);
+                // The node's record may be a new one, which knows of no doubt.
+                let doubt = self.peers.get(key).map_or(Doubt::None, |peer| peer.watch.doubt());
+                if doubt != Doubt::None {
+                    self.judged.push((transmit.ni, to.nid, doubt));
+                }
             }
             return Ok(key);
         }

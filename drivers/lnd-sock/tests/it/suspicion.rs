@@ -91,6 +91,31 @@ fn an_attempt_that_is_not_answered_makes_the_rail_silent_and_its_messages_can_be
     assert_eq!(world.hosts[0].driver.stats().msgs_recalled, 1);
 }
 
+/// An interface that was taken from its peer and given back has a new record in the node.
+#[test]
+fn a_new_record_of_the_node_hears_what_is_thought_of_its_rail() {
+    let mut world = World::new(1);
+    world.host(SockConfig::default(), ni_start(1));
+    world.call(0, |driver, _| driver.set_suspicion(Some(LIMITS)));
+    let _raw = Raw::listen(&world, addr(9));
+    world.weather(|w| w.dead = true);
+    let mut records = slotmap::SlotMap::<lnet_types::PeerNiId, ()>::with_key();
+    let (old, new) = (records.insert(()), records.insert(()));
+    let cut = world.now;
+    let by = |record| move |t: &mut lnet::Transmit| t.peer_ni = Some(record);
+    world.send_with(0, nid(9), 1, b"x", by(old));
+    world.send_with(0, nid(9), 2, b"x", by(old));
+    world.pass(ms(63));
+    assert_eq!(said(&world, cut).len(), 1);
+    let back = world.now;
+    world.send_with(0, nid(9), 3, b"x", by(new));
+    world.pass(ms(0));
+    assert_eq!(said(&world, back)[1..], [(Doubt::Silent, ms(0))]);
+    world.send_with(0, nid(9), 4, b"x", by(new));
+    world.pass(ms(1));
+    assert_eq!(said(&world, back).len(), 2, "once");
+}
+
 #[test]
 fn only_messages_without_a_byte_on_the_way_are_given_back() {
     let mut world = pair();
