@@ -156,6 +156,25 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
+/// Bytes that are shown of a value.
+const SHOWN: usize = 24;
+
+impl Value {
+    /// The value, of bytes those around the first one in which the other differs.
+    pub fn beside(&self, other: &Self) -> String {
+        let (Self::Bytes(bytes), Self::Bytes(others)) = (self, other) else {
+            return self.to_string();
+        };
+        let same = bytes.iter().zip(others).take_while(|(a, b)| a == b).count();
+        let from = same.saturating_sub(SHOWN / 3);
+        if from == 0 {
+            return self.to_string();
+        }
+        let rest = Self::Bytes(bytes.get(from..).unwrap_or_default().to_vec());
+        format!("{} bytes, from byte {from} on {rest}", bytes.len())
+    }
+}
+
 impl core::fmt::Display for Value {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
@@ -163,7 +182,7 @@ impl core::fmt::Display for Value {
             Self::Number(n) => write!(f, "{n}"),
             Self::Bytes(bytes) => {
                 write!(f, "{} bytes", bytes.len())?;
-                for byte in bytes.iter().take(24) {
+                for byte in bytes.iter().take(SHOWN) {
                     write!(f, " {byte:02x}")?;
                 }
                 Ok(())

@@ -86,7 +86,10 @@ impl Relations {
                 (a, Some(b)) => a == b || matches!(rule(recorded, name), Rule::Free(_)),
             };
             if !equal {
-                let other = other.map_or_else(|| "nothing".to_owned(), ToString::to_string);
+                let (value, other) = match other {
+                    Some(other) => (value.beside(other), other.beside(value)),
+                    None => (value.to_string(), "nothing".to_owned()),
+                };
                 differences.push(format!("{name}: recorded {value}, ours {other}"));
             }
         }

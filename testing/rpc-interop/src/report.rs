@@ -114,7 +114,7 @@ pub fn play_locks(path: &Path, tunables: &Tunables, allowed: &mut Allowed<'_>) -
     let mut counts = [Count::default(), Count::default()];
     for node in nodes(&recorded) {
         let tunables = Tunables { ping_interval: PING, ..tunables.clone() };
-        let setup = Setup { tunables, dies: false, locks: true };
+        let setup = Setup { tunables, dies: dies(&name), locks: true };
         let stage = VirtualTime::new(node, setup.tunables.clone());
         let mut played = Player::play(&recorded, &Index::new(&recorded), node, &setup, stage);
         played.outcomes.retain(|outcome| outcome.of_locks);

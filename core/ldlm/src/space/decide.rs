@@ -17,7 +17,8 @@ const REQUEST_FLAGS: u32 = 0xe08c_131a;
 const KEPT_FLAGS: LockFlags = LockFlags::NO_TIMEOUT
     .union(LockFlags::TEST_LOCK)
     .union(LockFlags::CANCEL_ON_BLOCK)
-    .union(LockFlags::NO_EXPANSION);
+    .union(LockFlags::NO_EXPANSION)
+    .union(LockFlags::AST_DISCARD_DATA);
 
 /// A request whose values were checked (L-22.2).
 #[derive(Clone, Copy, Debug)]
@@ -365,6 +366,9 @@ impl Namespace {
         let contended = resource.contention.as_ref().is_some_and(|c| c.holds(now));
         flags.set(LockFlags::CONTENTION, contended);
         flags.set(LockFlags::AST_SENT, record.called_back);
+        // A recorded server repeats it.
+        let discards = record.flags.contains(LockFlags::AST_DISCARD_DATA);
+        flags.set(LockFlags::AST_DISCARD_DATA, discards);
         if record.place == Place::Loose {
             desc.granted = record.mode.word();
             self.destroy(at);

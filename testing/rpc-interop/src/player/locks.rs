@@ -1,6 +1,7 @@
 //! Our node serves the locks of objects by itself: requests for them go to `ldlm`'s server instead of
 //! being answered with recorded bodies, and callbacks are its own. What it can't know is given to it:
-//! locks from before the recording, and the attributes of objects, which belong to the object layer.
+//! locks from before the recording, the attributes of objects, which belong to the object layer, and when
+//! the server locks objects for itself (`own_locks.rs`).
 //!
 //! Cookies that a server chooses are replaced by relation: those of the recording by ours on the way in,
 //! ours by those of the recording before the comparison.
@@ -18,7 +19,7 @@ use lustre_wire::ldlm::{
 };
 use lustre_wire::msg::{Header, MsgBuilder};
 use lustre_wire::{Body, ImportKind, Msg, MsgKind, Opcode};
-use ptlrpc::{Event, Served};
+use ptlrpc::{Event, RecoveryChange, Served, TargetId};
 
 use super::Player;
 use crate::judge::Bijection;
@@ -33,7 +34,7 @@ const HANDLES: usize = 88;
 
 /// Locks of objects.
 pub(super) struct Locks {
-    server: LockServer,
+    pub(super) server: LockServer,
     /// Cookies of the server.
     cookies: Bijection,
 }
@@ -48,17 +49,18 @@ struct Past {
 }
 
 impl Locks {
-    pub(super) fn new(enqueue_min: Duration) -> Self {
+    /// Those of a target that begins; `replays`: its clients are to replay theirs first.
+    pub(super) fn new(enqueue_min: Duration, replays: bool) -> Self {
         let config = Config { enqueue_min, ..Config::new(7) };
         Self {
-            server: LockServer::new(config, Values::Objects, false),
+            server: LockServer::new(config, Values::Objects, replays),
             cookies: Bijection::default(),
         }
     }
 }
 
 /// The lock request of a message.
-fn request_of(message: &Message) -> Option<LockRequest> {
+pub(super) fn request_of(message: &Message) -> Option<LockRequest> {
     let msg = Msg::parse(&message.payload).ok()?;
     LockRequest::of(&msg, 1).ok()
 }
@@ -163,11 +165,14 @@ impl<S: Stage> Player<'_, S> {
         replace(ours, place, |mine| locks.cookies.relate(theirs, mine).then_some(theirs));
     }
 
+    fn is_target_of_objects(&self, target: TargetId) -> bool {
+        let of_objects = |link: usize| self.index.links[link].kind == ImportKind::Osc;
+        self.targets.iter().any(|(link, t)| *t == target && of_objects(*link))
+    }
+
     /// A request of a client; it comes back if it is not for the locks of objects.
     pub(super) fn serve_lock(&mut self, served: Box<Served>) -> Option<Box<Served>> {
-        let of_objects = |link: usize| self.index.links[link].kind == ImportKind::Osc;
-        let mine = LockServer::serves(served.opcode)
-            && self.targets.iter().any(|(link, t)| *t == served.target && of_objects(*link));
+        let mine = LockServer::serves(served.opcode) && self.is_target_of_objects(served.target);
         if !mine || self.locks.is_none() {
             return Some(served);
         }
@@ -240,6 +245,10 @@ impl<S: Stage> Player<'_, S> {
 
     /// An event of the request layer; it comes back if it is not of these locks.
     pub(super) fn lock_event(&mut self, event: Event) -> Option<Event> {
+        let of_objects = match &event {
+            Event::Recovery { target, .. } => self.is_target_of_objects(*target),
+            _ => false,
+        };
         let Some(locks) = &mut self.locks else { return Some(event) };
         let server = &mut locks.server;
         match event {
@@ -253,6 +262,10 @@ impl<S: Stage> Player<'_, S> {
             }
             Event::Disconnected { export, .. } | Event::Evicted { export, .. } => {
                 self.stage.rpc(|rpc| server.left(export, rpc));
+                Some(event)
+            }
+            Event::Recovery { change: RecoveryChange::Done { .. }, .. } if of_objects => {
+                self.stage.rpc(|rpc| server.recovered(rpc));
                 Some(event)
             }
             Event::Served(served) => self.serve_lock(served).map(Event::Served),

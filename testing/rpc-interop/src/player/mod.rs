@@ -14,6 +14,7 @@ mod client;
 mod compare;
 mod locks;
 mod outage;
+mod own_locks;
 mod past;
 mod pings;
 mod recovery;
@@ -169,7 +170,7 @@ impl<'a, S: Stage> Player<'a, S> {
             restarted: false,
             reborn: BTreeSet::new(),
             handles: BTreeMap::new(),
-            locks: setup.locks.then(|| Locks::new(setup.tunables.ldlm_enqueue_min)),
+            locks: setup.locks.then(|| Locks::new(setup.tunables.ldlm_enqueue_min, false)),
         };
         player.prelude();
         for (at, message) in messages.iter().enumerate() {
@@ -221,6 +222,7 @@ impl<'a, S: Stage> Player<'a, S> {
             }
         }
         self.lock_timers();
+        self.unlock_its_own();
         let mut more = false;
         for event in self.stage.events() {
             let Some(event) = self.lock_event(event) else {
@@ -304,7 +306,10 @@ impl<'a, S: Stage> Player<'a, S> {
         let side = self.side(at);
         self.run_to(instant(message.at));
         let open = match message.role {
-            Role::Request | Role::Reply if self.is_of_locks(at) => None,
+            Role::Request | Role::Reply if self.is_of_locks(at) => {
+                self.lock_for_itself(at);
+                None
+            }
             Role::Request => self.request_out(at),
             Role::Reply => self.reply_out(at),
             Role::Early => None,

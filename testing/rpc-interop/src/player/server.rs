@@ -8,6 +8,7 @@ use lustre_wire::{Body, BodyFlags, MsgKind, OpFlags, Opcode};
 use ptlrpc::{Answer, Call, ClientRecord, Direction, Hold, Past, TargetConfig};
 
 use super::compare::wants_ack;
+use super::locks::Locks;
 use super::past::assumed;
 use super::{NEAR, Player, UNRECORDED};
 use crate::recording::{Message, Role};
@@ -77,6 +78,8 @@ impl<S: Stage> Player<'_, S> {
             self.stage.restart();
             self.targets.clear();
             self.served.clear();
+            let enqueue_min = self.setup.tunables.ldlm_enqueue_min;
+            self.locks = self.setup.locks.then(|| Locks::new(enqueue_min, true));
             self.serve();
         }
         let (uuid, ..) = self.names(link);
@@ -96,7 +99,11 @@ impl<S: Stage> Player<'_, S> {
             let committed = Some(self.committed_before(other)?);
             Some(ClientRecord { uuid: asked.client.clone(), committed, ..ClientRecord::default() })
         });
-        let clients: Vec<_> = known.collect();
+        let mut clients: Vec<_> = known.collect();
+        if recovers && self.waits_for_an_absent_client(&uuid) {
+            let uuid = "absent".to_owned();
+            clients.push(ClientRecord { uuid, ..ClientRecord::default() });
+        }
         let theirs = clients.iter().filter_map(|client| client.committed).max();
         let last_transno = theirs.unwrap_or(0).max(reply.last_committed);
         let past = Past { last_transno, clients };
@@ -115,6 +122,18 @@ impl<S: Stage> Player<'_, S> {
             link.server == self.me && link.asked.as_ref().is_some_and(|a| a.target == uuid)
         });
         mine.map(|(link, _)| link).collect()
+    }
+
+    /// Whether a target that recovers never answers a client that has repeated its requests: it waits for
+    /// one that does not come, of which the recording shows nothing.
+    fn waits_for_an_absent_client(&self, uuid: &str) -> bool {
+        let links = self.links_to(uuid);
+        self.messages.iter().enumerate().any(|(at, message)| {
+            message.role == Role::Request
+                && message.body().flags.contains(BodyFlags::REQ_REPLAY_DONE)
+                && self.index.link_of.get(&at).is_some_and(|link| links.contains(link))
+                && self.index.reply_to(self.messages, at).is_none()
+        })
     }
 
     fn remove_target(&mut self, uuid: &str) {

@@ -1,4 +1,4 @@
-//! Recordings in which only locks of objects matter, with `ldlm` on the server's side: order, fields and
+//! Recordings with locks of objects, with `ldlm` on the server's side: order, fields and
 //! times of enqueue replies, callbacks, completions and replies to cancels.
 
 use core::time::Duration;
@@ -19,16 +19,22 @@ const RECORDINGS: &[(&str, usize, usize)] = &[
     ("conflict-write-read", 9, 8),
     ("conflict-write-write", 12, 12),
     ("create-write-short", 5, 5),
+    ("early-reply", 2, 2),
     ("evict-admin-mdt", 16, 16),
     ("evict-admin-ost", 1, 1),
     ("evict-lock-timer", 8, 6),
+    ("evict-ping-and-lock", 29, 24),
     ("extent-growth", 13, 13),
     ("glimpse", 9, 8),
     ("idle-ping-disconnect", 15, 15),
     ("ldiskfs-bulk-crc", 3, 3),
+    ("ldiskfs-create-write-commit", 8, 8),
+    ("ldiskfs-recovery-k1", 13, 13),
     ("link-cut-reconnect", 15, 15),
+    ("mdt-ost-create-destroy", 3, 3),
     ("read-second-client", 6, 6),
     ("remount", 18, 18),
+    ("rename-mkdir-unlink", 7, 7),
     ("resend-dropped-reply", 5, 4),
     ("short-read-eof", 8, 8),
 ];
@@ -48,6 +54,22 @@ const KNOWN: &[Known] = &[
     },
     Known { difference: "time", ..Known::at("evict-lock-timer", LATE) },
     Known {
+        what: "EARLY LDLM_ENQUEUE",
+        difference: "time",
+        ..Known::at("evict-ping-and-lock", EARLY_LATE)
+    },
+    Known {
+        what: "REQ LDLM_BL_CALLBACK",
+        difference: "time",
+        ..Known::at("evict-ping-and-lock", CUT)
+    },
+    Known { difference: "time", ..Known::at("evict-ping-and-lock", LIMIT) },
+    Known {
+        what: "REP LDLM_ENQUEUE",
+        difference: "buffer[1]",
+        ..Known::at("evict-ping-and-lock", EVICTED)
+    },
+    Known {
         what: "REQ LDLM_CP_CALLBACK",
         difference: "buffer[2]",
         ..Known::at("evict-lock-timer", OBJECT)
@@ -56,6 +78,11 @@ const KNOWN: &[Known] = &[
 
 const CANCELLED: &str =
     "the recorded server took the cancel before it answered, ours answers first";
+const EARLY_LATE: &str = "the recorded timer of early replies was 2 s late";
+const CUT: &str = "the link was cut: copies of callbacks were sent once it was back";
+const LIMIT: &str = "the recorded server looks at the 150 s of a callback when a copy of it has ended: its evictor \
+    of silent clients was first, after 156 s";
+const EVICTED: &str = "the recorded server granted what the evicted client had held before it answered, ours answers first";
 const LATE: &str = "the recorded timer ran late by a fortieth of its 100 s";
 const OBJECT: &str = "the object layer has read the attributes between reply and completion";
 

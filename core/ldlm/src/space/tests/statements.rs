@@ -145,7 +145,10 @@ fn l23_each_conflicting_holder_is_called_back_before_the_answer_says_blocked() {
         assert_eq!(callback.desc.requested, LockMode::PW);
     }
     let answer = world.space.answer(world.now, enqueued.lock).expect("it is there");
-    assert_eq!(answer.flags, LockFlags::BLOCK_GRANTED | LockFlags::NO_TIMEOUT);
+    assert_eq!(
+        answer.flags,
+        LockFlags::BLOCK_GRANTED | LockFlags::NO_TIMEOUT | LockFlags::AST_DISCARD_DATA
+    );
     assert_eq!(answer.desc.granted, LockMode::NONE);
     assert!(!world.space.lock(other).expect("it is held").called_back);
     let blockers: Vec<_> = world.space.blockers(enqueued.lock, 9).iter().map(|l| l.lock).collect();
