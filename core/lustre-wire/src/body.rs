@@ -109,6 +109,13 @@ layout! {
 }
 
 impl Body {
+    /// The server lock volume in the first buffer of a message that was read before, without the rest
+    /// of its body; 0 if the buffer is too short for one.
+    pub fn slv_of(order: ByteOrder, b: &[u8]) -> u64 {
+        const SLV: usize = 80;
+        u64::get(order, crate::layout::part(b, SLV, u64::LEN))
+    }
+
     /// Bytes of the body of version 2, which has no job: the least that is accepted (P-10).
     pub const LEN_MIN: usize = 152;
 

@@ -108,13 +108,17 @@ macro_rules! number {
 }
 number!(u8 u16 u32 u64 i32 i64);
 
-impl<T: Layout, const N: usize> Layout for [T; N] {
+impl<T: Layout + Copy + Default, const N: usize> Layout for [T; N] {
     const LEN: usize = T::LEN * N;
     const NAME: &'static str = T::NAME;
 
     #[inline]
     fn get(order: ByteOrder, b: &[u8]) -> Self {
-        core::array::from_fn(|i| T::get(order, part(b, T::LEN * i, T::LEN)))
+        let mut values = [T::default(); N];
+        for (value, b) in values.iter_mut().zip(b.chunks(T::LEN)) {
+            *value = T::get(order, b);
+        }
+        values
     }
 
     #[inline]

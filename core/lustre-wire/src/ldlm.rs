@@ -499,9 +499,14 @@ impl LockRequest {
 
     /// The bytes of the request.
     pub fn to_bytes(&self, order: ByteOrder) -> Vec<u8> {
+        const HEAD: usize = LockRequestHead::LEN;
         let head = LockRequestHead { flags: self.flags, count: self.count, desc: self.desc };
-        let mut bytes = head.to_bytes(order);
-        self.handles.iter().for_each(|handle| bytes.extend(handle.to_bytes(order)));
+        let mut bytes = vec![0; HEAD + u64::LEN * self.handles.len()];
+        let (front, rest) = bytes.split_at_mut(HEAD);
+        head.put(order, front);
+        for (handle, place) in self.handles.iter().zip(rest.chunks_exact_mut(u64::LEN)) {
+            handle.put(order, place);
+        }
         bytes
     }
 }
