@@ -13,6 +13,7 @@
 
 pub mod client;
 mod lock;
+mod lookup;
 mod mode;
 mod sabotage;
 pub mod server;

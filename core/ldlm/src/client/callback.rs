@@ -45,7 +45,7 @@ impl Namespace {
         full: bool,
     ) -> CallbackAnswer {
         let id = LockId(request.handles.first().copied().unwrap_or_default());
-        if !self.locks.contains_key(&id) {
+        if !self.locks.contains(&id) {
             return UNKNOWN;
         }
         match opcode {

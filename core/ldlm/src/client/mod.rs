@@ -130,7 +130,7 @@ impl LockClient {
         let space = self.spaces.get_mut(&import).ok_or(closed)?;
         let hold = HoldId(self.holds + 1);
         let mut id = LockId(self.prng.next_u64());
-        while id.0 == 0 || space.locks.contains_key(&id) {
+        while id.0 == 0 || space.locks.contains(&id) {
             id = LockId(self.prng.next_u64());
         }
         space.enqueue(rpc.now(), ask, hold, id)?;
@@ -340,8 +340,9 @@ impl LockClient {
 
     /// The locks of an import, in no order that means something.
     pub fn views(&self, import: ImportId) -> Vec<LockView> {
-        let locks = self.spaces.get(&import).map(|space| &space.locks);
-        locks.into_iter().flatten().map(|(id, lock)| LockView::of(*id, lock)).collect()
+        let Some(Namespace { locks, .. }) = self.spaces.get(&import) else { return Vec::new() };
+        let view = |id: LockId| Some(LockView::of(id, locks.get(&id)?));
+        locks.sorted_keys().into_iter().filter_map(view).collect()
     }
 }
 

@@ -10,12 +10,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use lnet_types::Instant;
 use lustre_wire::ldlm::{InodeBits, LockFlags, Policy};
 use ptlrpc::{Bounds, Call, CallError, Estimate, Reply, Tunables};
+use smallvec::SmallVec;
 
 use super::ask::{Ask, GoneReason, HoldId, LockError, LockEvent, LockId, Share};
 use super::cache::{Cache, CacheLimits};
 use super::lock::{Conversion, HoldState, Lock, Stage};
 use super::replay::Replay;
 use super::wire::{self, CANCELS_MAX, EARLY_MAX, Said};
+use crate::lookup::Lookup;
 use crate::{Kind, Mode};
 
 /// Most locks of one import.
@@ -65,10 +67,10 @@ enum Due {
 #[derive(Debug)]
 pub(super) struct Namespace {
     pub(super) tunables: Tunables,
-    pub(super) locks: BTreeMap<LockId, Lock>,
+    pub(super) locks: Lookup<LockId, Lock>,
     /// Granted locks by resource.
-    resources: BTreeMap<[u64; 4], Vec<LockId>>,
-    pub(super) holds: BTreeMap<HoldId, HoldState>,
+    resources: Lookup<[u64; 4], SmallVec<[LockId; 2]>>,
+    pub(super) holds: Lookup<HoldId, HoldState>,
     pub(super) cache: Cache,
     timers: BTreeSet<(Instant, Due)>,
     pub(super) orders: VecDeque<Order>,
@@ -90,9 +92,9 @@ impl Namespace {
         Self {
             estimate: Estimate::new(tunables.ldlm_enqueue_min),
             tunables,
-            locks: BTreeMap::new(),
-            resources: BTreeMap::new(),
-            holds: BTreeMap::new(),
+            locks: Lookup::default(),
+            resources: Lookup::default(),
+            holds: Lookup::default(),
             cache: Cache::new(limits),
             timers: BTreeSet::new(),
             orders: VecDeque::new(),
@@ -344,7 +346,7 @@ impl Namespace {
             self.estimate.measure(now, waited, &bounds);
         }
         self.stop_waiting(id, stage);
-        self.resources.entry(words).or_default().push(id);
+        self.resources.get_or_insert_with(words, SmallVec::new).push(id);
         for hold in &holds {
             self.granted(id, *hold);
         }
@@ -535,8 +537,7 @@ impl Namespace {
         self.cancels.clear();
         self.batches.clear();
         self.end_replay();
-        let ids: Vec<LockId> = self.locks.keys().copied().collect();
-        for id in ids {
+        for id in self.locks.sorted_keys() {
             match self.locks.get(&id).map(|lock| lock.stage) {
                 Some(Stage::Asked { .. } | Stage::Blocked { .. }) => {
                     self.refuse(id, LockError::Evicted);

@@ -29,8 +29,7 @@ impl Namespace {
             self.gone(id, GoneReason::Released);
         }
         let mut queue = VecDeque::new();
-        let ids: Vec<LockId> = self.locks.keys().copied().collect();
-        for id in ids {
+        for id in self.locks.sorted_keys() {
             let Some(lock) = self.locks.get(&id) else { continue };
             let unused = lock.holds.is_empty();
             match lock.stage {

@@ -8,6 +8,7 @@ use lustre_wire::ldlm::{
 use lustre_wire::msg::size;
 use lustre_wire::{Body, Layout, Opcode};
 use ptlrpc::{Call, Reply};
+use smallvec::SmallVec;
 
 use crate::{Kind, Mode};
 
@@ -50,8 +51,8 @@ pub(super) fn enqueue(
     beside: &[Vec<u8>],
     lvb_max: u32,
 ) -> Call {
-    let mut handles = vec![own];
-    handles.extend(early);
+    let mut handles: SmallVec<[u64; 2]> = SmallVec::from_slice(&[own]);
+    handles.extend_from_slice(early);
     let count = u32::try_from(handles.len()).unwrap_or(1);
     let request = LockRequest::new(flags, count, desc, &handles);
     let mut buffers = vec![request.to_bytes(LITTLE)];
@@ -98,7 +99,7 @@ impl Said {
             status,
             reply: msg.get::<LockReply>(1).ok(),
             lvb: msg.buffer(2).unwrap_or_default().to_vec(),
-            slv: msg.body().map_or(0, |body| body.slv),
+            slv: msg.buffer(0).map_or(0, |body| Body::slv_of(msg.order, body)),
         }
     }
 }

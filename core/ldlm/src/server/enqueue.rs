@@ -14,7 +14,7 @@ impl LockServer {
     pub(super) fn enqueue(
         &mut self,
         served: &Served,
-        request: &Request,
+        request: &Request<'_>,
         value: Result<Option<Value>, Errno>,
         rpc: &mut Rpc<'_, '_>,
     ) {

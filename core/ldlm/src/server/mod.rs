@@ -31,11 +31,13 @@ use lustre_wire::ldlm::ResourceName;
 use ptlrpc::{CallId, Estimate, EvictReason, ExportId, Rpc, Served, ServedId, Tunables};
 
 use crate::Cookie;
+use crate::lookup::Lookup;
 use crate::space::{
     self, Config, Effect, HolderId, HolderKind, Io, LockView, Namespace, Touched, Value,
 };
 
 pub use local::LocalAsk;
+pub use request::Request;
 pub use value::Values;
 pub use view::{LockLine, LockStats};
 
@@ -63,7 +65,7 @@ pub struct LockServer {
     values: Values,
     /// Callback estimates of the clients that have asked for locks (L-47).
     holders: BTreeMap<ExportId, Estimate>,
-    rounds: BTreeMap<Cookie, Round>,
+    rounds: Lookup<Cookie, Round>,
     glimpses: BTreeMap<ServedId, Glimpsing>,
     calls: BTreeMap<CallId, Calling>,
     /// The callback under way for a lock that is called back.
@@ -109,7 +111,7 @@ impl LockServer {
             space,
             values,
             holders: BTreeMap::new(),
-            rounds: BTreeMap::new(),
+            rounds: Lookup::default(),
             glimpses: BTreeMap::new(),
             calls: BTreeMap::new(),
             called: BTreeMap::new(),
@@ -153,15 +155,34 @@ impl LockServer {
         value: Result<Option<Value>, Errno>,
         rpc: &mut Rpc<'_, '_>,
     ) {
-        self.announce_volume(served, rpc);
         match request::read(served) {
             Err(errno) => rpc.refuse(served.id, errno),
-            Ok(request) => match served.opcode {
-                Opcode::LDLM_ENQUEUE => self.enqueue(served, &request, value, rpc),
-                Opcode::LDLM_CANCEL => self.cancel(served, &request.lock, rpc),
-                Opcode::LDLM_CONVERT => self.convert(served, &request.lock, rpc),
-                _ => rpc.refuse(served.id, Errno::EOPNOTSUPP),
-            },
+            Ok(request) => self.serve_read(served, &request, value, rpc),
+        }
+    }
+
+    /// The request in a message, to be looked at and then served by [`Self::serve_read`].
+    ///
+    /// # Errors
+    /// `EPROTO` if its buffers are not those of a lock request.
+    pub fn read(served: &Served) -> Result<Request<'_>, Errno> {
+        request::read(served)
+    }
+
+    /// As [`Self::serve`], with a request that was read from the same message.
+    pub fn serve_read(
+        &mut self,
+        served: &Served,
+        request: &Request<'_>,
+        value: Result<Option<Value>, Errno>,
+        rpc: &mut Rpc<'_, '_>,
+    ) {
+        self.announce_volume(served, rpc);
+        match served.opcode {
+            Opcode::LDLM_ENQUEUE => self.enqueue(served, request, value, rpc),
+            Opcode::LDLM_CANCEL => self.cancel(served, &request.lock, rpc),
+            Opcode::LDLM_CONVERT => self.convert(served, &request.lock, rpc),
+            _ => rpc.refuse(served.id, Errno::EOPNOTSUPP),
         }
         self.work(rpc);
     }

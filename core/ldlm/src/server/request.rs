@@ -1,24 +1,37 @@
 //! Requests for locks as they arrive (L-12, L-13, L-15).
 
 use lnet_types::Errno;
-use lustre_wire::ldlm::{Intent, LockFlags, LockRequest};
+use lustre_wire::ldlm::{Intent, LockFlags, LockRequest, ResourceName};
 use ptlrpc::Served;
 
 use crate::Cookie;
 
-/// A request.
+/// A request for locks, read.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub struct Request<'a> {
     pub(super) lock: LockRequest,
     /// What is asked for beside the lock.
     pub(super) intent: Option<Intent>,
+    beside: Option<&'a [u8]>,
+}
+
+impl Request<'_> {
+    /// The resource that is named.
+    pub const fn resource(&self) -> ResourceName {
+        self.lock.desc.resource
+    }
+
+    /// The buffer behind the lock request.
+    pub const fn beside(&self) -> Option<&[u8]> {
+        self.beside
+    }
 }
 
 /// Reads a request.
 ///
 /// # Errors
 /// `EPROTO` if its buffers are not those of a lock request.
-pub(super) fn read(served: &Served) -> Result<Request, Errno> {
+pub(super) fn read(served: &Served) -> Result<Request<'_>, Errno> {
     let msg = served.msg().map_err(|_| Errno::EPROTO)?;
     let lock = LockRequest::of(&msg, 1).map_err(|_| Errno::EPROTO)?;
     let intent = if lock.flags.contains(LockFlags::HAS_INTENT) {
@@ -33,7 +46,7 @@ pub(super) fn read(served: &Served) -> Result<Request, Errno> {
     } else {
         None
     };
-    Ok(Request { lock, intent })
+    Ok(Request { lock, intent, beside: msg.buffer(2) })
 }
 
 /// The locks that a cancel names; a count of 0 means one (L-13).

@@ -1,12 +1,11 @@
 //! What comes with locks: the value block of a reply or completion (L-18, L-22.13).
 
-use std::collections::BTreeMap;
-
 use lnet_types::ByteOrder;
 use lustre_wire::Layout;
 use lustre_wire::ldlm::{LockDesc, Lvb};
 
 use super::LockServer;
+use crate::lookup::Lookup;
 use crate::space::Value;
 use crate::{Cookie, Mode};
 
@@ -25,7 +24,7 @@ pub enum Values {
 pub struct Fences {
     last: u64,
     /// Of the locks that have one, and of some that are gone.
-    of: BTreeMap<Cookie, u64>,
+    of: Lookup<Cookie, u64>,
 }
 
 /// Bits that count the grants of one start. The bits above are the number of the start.
@@ -39,7 +38,7 @@ impl Values {
     /// start, and a grant needs no record of its own: a million grants a second fill one start in
     /// twelve days.
     pub fn fences(starts: u32) -> Self {
-        Self::Fences(Fences { last: u64::from(starts) << COUNT_BITS, of: BTreeMap::new() })
+        Self::Fences(Fences { last: u64::from(starts) << COUNT_BITS, of: Lookup::default() })
     }
 
     pub(super) const fn are_objects(&self) -> bool {
@@ -75,7 +74,7 @@ impl Values {
                     return Vec::new();
                 }
                 let last = &mut fences.last;
-                let size = *fences.of.entry(lock).or_insert_with(|| {
+                let size = *fences.of.get_or_insert_with(lock, || {
                     *last += 1;
                     *last
                 });
@@ -99,7 +98,7 @@ impl LockServer {
     pub(super) fn tidy_values(&mut self) {
         let Values::Fences(fences) = &mut self.values else { return };
         if fences.of.len() > 2 * self.space.view().locks + SLACK {
-            fences.of.retain(|lock, _| self.space.lock(*lock).is_some());
+            fences.of.retain(|lock| self.space.lock(*lock).is_some());
         }
     }
 }

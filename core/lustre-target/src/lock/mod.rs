@@ -12,7 +12,7 @@ pub mod wire;
 
 use std::collections::BTreeMap;
 
-use ldlm::server::{LockServer, Values};
+use ldlm::server::{LockServer, Request, Values};
 use ldlm::space::{Io, Touched};
 use lnet_types::{Errno, Instant};
 use lustre_wire::Opcode;
@@ -66,10 +66,9 @@ impl Lock {
     /// # Errors
     /// `EPROTO` for a name that is none or belongs to another resource, `EEXIST` if another name has
     /// its words.
-    fn name(&mut self, served: &Served) -> Result<(), Errno> {
-        let Some(resource) = LockServer::resource_of(served) else { return Ok(()) };
-        let msg = served.msg().map_err(|_| Errno::EPROTO)?;
-        let Some(name) = msg.buffer(2).filter(|name| !name.is_empty()) else { return Ok(()) };
+    fn name(&mut self, request: &Request<'_>) -> Result<(), Errno> {
+        let resource = request.resource();
+        let Some(name) = request.beside().filter(|name| !name.is_empty()) else { return Ok(()) };
         let name = core::str::from_utf8(name).map_err(|_| Errno::EPROTO)?;
         if wire::resource_of(name) != Some(resource) {
             return Err(Errno::EPROTO);
@@ -110,12 +109,16 @@ impl Kind for Lock {
         if !LockServer::serves(served.opcode) {
             return cx.rpc.refuse(id, Errno::EOPNOTSUPP);
         }
+        let request = match LockServer::read(&served) {
+            Ok(request) => request,
+            Err(errno) => return cx.rpc.refuse(id, errno),
+        };
         if served.opcode == Opcode::LDLM_ENQUEUE
-            && let Err(errno) = self.name(&served)
+            && let Err(errno) = self.name(&request)
         {
             return cx.rpc.refuse(id, errno);
         }
-        self.locks.serve(&served, Ok(None), cx.rpc);
+        self.locks.serve_read(&served, &request, Ok(None), cx.rpc);
     }
 
     fn bulk_done(&mut self, _: ServedId, _: Result<(), Errno>, _: &mut Cx<'_, '_, '_>) -> bool {

@@ -53,7 +53,7 @@ fn l38_a_completion_may_bring_a_callback_and_another_resource() {
         r.desc.resource = moved;
     });
     assert!(matches!(desk.events[..], [LockEvent::Granted { .. }, LockEvent::CalledBack { .. }]));
-    assert_eq!(desk.space.locks[&lock].resource, moved);
+    assert_eq!(desk.space.locks.get(&lock).unwrap().resource, moved);
     desk.release(hold, true);
     assert_eq!(desk.out.len(), 1);
     // Nothing of it is left where it would be found.

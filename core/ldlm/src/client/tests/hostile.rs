@@ -117,7 +117,7 @@ proptest! {
                     let len = bytes.len() / 8 * 8;
                     if step == 4 && !desk.space.locks.is_empty() {
                         let nth = word as usize % desk.space.locks.len();
-                        let cookie = *desk.space.locks.keys().nth(nth).unwrap();
+                        let cookie = desk.space.locks.sorted_keys()[nth];
                         bytes[88..96].copy_from_slice(&cookie.0.to_le_bytes());
                     }
                     if let Ok(request) = LockRequest::parse(LITTLE, &bytes[..len]) {
@@ -134,7 +134,7 @@ proptest! {
                 _ if word % 3 == 0 => desk.space.lost(),
                 _ if word % 3 == 1 => desk.space.replay(),
                 _ => {
-                    if let Some(lock) = desk.space.locks.keys().next().copied() {
+                    if let Some(lock) = desk.space.locks.sorted_keys().first().copied() {
                         desk.space.flushed(lock);
                     }
                 }

@@ -71,7 +71,7 @@ fn l61_locks_in_use_are_repeated_as_they_are_and_unused_ones_dropped() {
         desk.grant_of(o, &grant);
     }
     assert_eq!(desk.orders.last().unwrap(), "replayed");
-    assert_eq!(desk.space.locks[&held].policy, extent(0, 99));
+    assert_eq!(desk.space.locks.get(&held).unwrap().policy, extent(0, 99));
     desk.release(hold, false);
     assert_eq!(desk.only(Opcode::LDLM_CANCEL).request.counted(), [0x901]);
 }
