@@ -285,7 +285,8 @@ impl Server {
     }
 
     /// Takes an export out of all tables. What waits for it is refused; what is being served goes on,
-    /// and gets no reply.
+    /// and gets no reply. Returns target and client; `None` for the export of a server that calls back,
+    /// which gets a new one with its next call.
     fn drop_export(&mut self, cx: &mut Cx<'_, '_>, id: ExportId) -> Option<(TargetId, String)> {
         let mut export = self.exports.remove(id)?;
         self.unwatch(id, &mut export);
@@ -306,6 +307,10 @@ impl Server {
         self.client_leaves(cx, export.target, id);
         if let Some(joining) = export.joining {
             self.connect_refused(cx, &joining.origin, &joining.body, Errno::ENODEV);
+        }
+        if let Some(import) = export.import {
+            self.called.remove(&import);
+            return None;
         }
         Some((export.target, export.client))
     }

@@ -60,7 +60,7 @@ impl Server {
 
     /// An import of this node is closed.
     pub(crate) fn caller_gone(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        if let Some(id) = self.called.remove(&import) {
+        if let Some(&id) = self.called.get(&import) {
             self.drop_export(cx, id);
         }
     }

@@ -204,6 +204,23 @@ fn callbacks_to_a_client_that_is_evicted_or_leaves_end() {
 }
 
 #[test]
+fn a_client_that_drops_the_export_of_its_server_serves_the_next_callback() {
+    let (mut bench, export) = connected();
+    call_back(&mut bench, export, blocking());
+    let dropped = kept(&mut bench).remove(0).export;
+    bench.rpc(bench.client, |rpc| rpc.evict(dropped));
+    let evicted = |e: &Event| matches!(e, Event::Evicted { .. });
+    let heard = bench.party_of(bench.client, |p, _| core::mem::take(&mut p.events));
+    assert!(!heard.iter().any(evicted), "a server is no client");
+    let call = call_back(&mut bench, export, blocking());
+    let served = kept(&mut bench).pop().unwrap();
+    assert_ne!(served.export, dropped);
+    bench.rpc(bench.client, |rpc| rpc.reply(served.id, Answer::default()));
+    bench.settle();
+    assert!(end(&mut bench, call).unwrap().is_ok());
+}
+
+#[test]
 fn a_callback_that_disconnects_is_refused_and_harms_no_later_one() {
     let (mut bench, export) = connected();
     let call = call_back(&mut bench, export, Call::new(Opcode::OST_DISCONNECT, Vec::new()));
