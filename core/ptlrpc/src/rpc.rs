@@ -201,6 +201,7 @@ impl Ptlrpc {
                 Timer::Watchdog(served) => self.server.watchdog_due(cx, served),
                 Timer::Discoveries => self.client.discoveries_due(cx),
                 Timer::Pass => self.client.pass_due(cx),
+                Timer::Unanswered(import) => self.client.unanswered(cx, import),
             }
         }
         self.tidy(below);

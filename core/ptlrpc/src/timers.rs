@@ -36,10 +36,12 @@ pub(crate) enum Timer {
     Discoveries,
     /// The next pass of the pinger.
     Pass,
+    /// A call that is not answered for so long lets its import ask whether the server knows it.
+    Unanswered(ImportId),
 }
 
 /// Variants of [`Timer`].
-const KINDS: usize = 12;
+const KINDS: usize = 13;
 
 impl Timer {
     /// Its kind, and the key of what it is for.
@@ -57,6 +59,7 @@ impl Timer {
             Self::Watchdog(id) => (9, id.into()),
             Self::Discoveries => (10, 0),
             Self::Pass => (11, 0),
+            Self::Unanswered(id) => (12, id.into()),
         }
     }
 
@@ -73,6 +76,7 @@ impl Timer {
             9 => Self::Watchdog(key.into()),
             10 => Self::Discoveries,
             11 => Self::Pass,
+            12 => Self::Unanswered(key.into()),
             _ => Self::Silence,
         }
     }

@@ -101,6 +101,8 @@ pub struct Tunables {
     pub deadline: DeadlineRule,
     /// When and where a lost connection is made again.
     pub reconnect: Reconnect,
+    /// Whether an import whose call is not answered asks if the server is still the same (DEC-48).
+    pub probes: bool,
     /// The unit in which requests count time.
     pub unit: TimeUnit,
     /// Whether a callback to a client goes again when it was not answered (DEC-39).
@@ -137,6 +139,7 @@ impl Default for Tunables {
             pinger: Pinger::Own,
             deadline: DeadlineRule::Margin,
             reconnect: Reconnect::OnNotice,
+            probes: true,
             unit: TimeUnit::Nanoseconds,
             ast_resend: true,
             deadline_limits_lnet: true,
@@ -171,12 +174,14 @@ impl Tunables {
         match profile {
             Profile::Default | Profile::Off => own,
             Profile::Documents => {
-                Self { deadline: DeadlineRule::Plain, reconnect: Reconnect::Interval, ..own }
+                let (deadline, reconnect) = (DeadlineRule::Plain, Reconnect::Interval);
+                Self { deadline, reconnect, probes: false, ..own }
             }
             Profile::Kernel | Profile::Pre213 => Self {
                 evictor: Evictor::Kernel,
                 pinger: Pinger::Kernel,
                 reconnect: Reconnect::Readiness,
+                probes: false,
                 unit: TimeUnit::Seconds,
                 deadline_limits_lnet: false,
                 abort_unreplayable: true,

@@ -127,6 +127,8 @@ pub(crate) struct Late {
     pub(crate) resend: bool,
     /// A server's request to its client (P-130).
     pub(crate) callback: bool,
+    /// It only asks whether the server is still the same (DEC-48).
+    pub(crate) probe: bool,
     /// The node that did not answer.
     pub(crate) nid: Nid,
 }
@@ -146,7 +148,7 @@ pub(crate) fn expiry(late: &Late) -> Expiry {
     let end = (!late.resend || !full).then_some(CallError::TimedOut(late.nid));
     // A ping says nothing if a younger request was answered.
     let stale = late.opcode == Opcode::OBD_PING && late.xid <= late.replied;
-    Expiry { disconnects: !late.callback && full && !stale, end }
+    Expiry { disconnects: !late.callback && !late.probe && full && !stale, end }
 }
 
 #[cfg(test)]
@@ -292,8 +294,11 @@ mod tests {
             ("a callback", op, S::Full, 128, true, true, false, None),
             ("a callback that is not repeated", op, S::Full, 128, false, true, false, ends),
         ] {
-            let late = Late { opcode, send_state, xid, replied: 64, resend, callback, nid };
+            let probe = false;
+            let late = Late { opcode, send_state, xid, replied: 64, resend, callback, probe, nid };
             assert_eq!(expiry(&late), Expiry { disconnects, end }, "{row}");
+            let probe = expiry(&Late { probe: true, ..late });
+            assert_eq!(probe, Expiry { disconnects: false, end }, "{row}, as a probe");
         }
     }
 }

@@ -146,6 +146,8 @@ pub(crate) struct Import {
     pub(crate) held: bool,
     /// When a reply came last, to anything but a ping (P-40).
     pub(crate) last_reply: Option<Instant>,
+    /// How often it has asked whether its server is still the same since a call was answered (DEC-48).
+    pub(crate) probes: u8,
     /// The export of the client that this import of a server is to (P-130).
     pub(crate) callback: Option<ExportId>,
     /// The connect under way.
@@ -221,6 +223,7 @@ impl Import {
             woken: None,
             held: false,
             last_reply: None,
+            probes: 0,
             connecting: None,
             recovering: None,
             net: Estimate::new(Duration::ZERO),

@@ -350,7 +350,7 @@ impl Client {
         let message = pack(&header, &body).map_err(CallError::BadRequest)?;
         let (request, reply) = im.config.kind.portals();
         let send_state = match purpose {
-            Purpose::Call | Purpose::Ping => ImportState::Full,
+            Purpose::Call | Purpose::Ping | Purpose::Probe => ImportState::Full,
             Purpose::Connect | Purpose::Disconnect => ImportState::Connecting,
             Purpose::Replay => ImportState::Replay,
             Purpose::LockReplay => ImportState::ReplayLocks,
@@ -430,7 +430,7 @@ impl Client {
             Purpose::Call => cx.common.events.push_back(Event::Ended { call: id, result }),
             Purpose::Connect => self.connected(cx, r.import, &r, result),
             Purpose::Disconnect => self.left(cx, r.import),
-            Purpose::Ping => {}
+            Purpose::Ping | Purpose::Probe => {}
             Purpose::Replay => self.replayed(cx, r.import, &r, result),
             Purpose::LockReplay => {
                 let good = matches!(result, Ok(_) | Err(CallError::Cancelled));

@@ -5,6 +5,7 @@ use core::time::Duration;
 use lnet_types::Instant;
 
 use super::import::{Import, Leaving};
+use super::request::Purpose;
 use super::{Client, ImportState};
 use crate::common::Cx;
 use crate::table::{CallId, ImportId};
@@ -157,7 +158,11 @@ impl Client {
 
     /// A request has gone out: that is as good as a ping.
     pub(super) fn traffic(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
-        let Some(import) = self.calls.get(id).map(|r| r.import) else { return };
+        let Some(r) = self.calls.get(id) else { return };
+        let (import, call) = (r.import, r.purpose == Purpose::Call);
+        if call {
+            self.expects_answer(cx, import);
+        }
         if let Some(im) = self.imports.get_mut(import) {
             im.look_again = None;
         }

@@ -63,7 +63,8 @@ impl Client {
         if event.rlength > event.mlength {
             return self.truncated(cx, id, event);
         }
-        let (import, xid, ping) = (r.import, r.xid, r.purpose == Purpose::Ping);
+        let (import, xid, ping) =
+            (r.import, r.xid, matches!(r.purpose, Purpose::Ping | Purpose::Probe));
         if let Some(im) = self.imports.get_mut(import) {
             // P-40: any reply, an early one too.
             im.replied = im.replied.max(xid);
@@ -172,6 +173,9 @@ impl Client {
             im.service(r.portals.0, tunables).measure(now, said, &tunables.bounds());
         }
         let took = now.saturating_since(r.sent.unwrap_or(now));
+        if service && r.purpose == Purpose::Call {
+            im.probes = 0;
+        }
         if service {
             im.answered = (im.answered.0.saturating_add(took), im.answered.1 + 1);
         }
@@ -329,6 +333,7 @@ impl Client {
             replied: im.replied,
             resend: r.resend,
             callback: im.callback.is_some(),
+            probe: r.purpose == Purpose::Probe,
             nid: im.nid(),
         });
         self.stats.expired += 1;

@@ -102,6 +102,8 @@ pub(crate) enum Purpose {
     Connect,
     Disconnect,
     Ping,
+    /// A ping that is to find out whether the server is still the same. No answer says nothing (DEC-48).
+    Probe,
     /// A finished request, repeated after the server lost it.
     Replay,
     /// A program's, which brings a lock back (P-57).

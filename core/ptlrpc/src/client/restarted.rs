@@ -1,5 +1,6 @@
 //! A server that has started again is noticed before a request is not answered: by what its management
-//! server says (imperative recovery, P-154), or by a connection of LNet that was lost (DEC-48).
+//! server says (imperative recovery, P-154), by a connection of LNet that was lost, or by the answer to a
+//! probe where a router keeps the client's connection (DEC-48).
 
 use core::time::Duration;
 
@@ -18,6 +19,10 @@ use crate::tunables::Reconnect;
 /// What was sent when a connection was lost is waited for no longer than this; nor does it go again sooner
 /// (P-87).
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A call that is not answered for so long may have gone to a process that is no more.
+const DOUBT: Duration = Duration::from_secs(1);
+/// Each probe doubles the time to the next one, so often at most.
+const DOUBLINGS: u8 = 5;
 /// Most nodes that an import knows for its target: as many as a target may register (P-162).
 const NODES_MAX: usize = 32;
 
@@ -114,9 +119,54 @@ impl Client {
         }
     }
 
+    /// DEC-48: a call goes out; if it is not answered, the import asks whether the server is still the same.
+    pub(super) fn expects_answer(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        if !cx.common.tunables.probes {
+            return;
+        }
+        let (timer, due) = (Timer::Unanswered(import), cx.below.now() + DOUBT);
+        // One that was put off for an earlier call counts no longer when a call has been answered.
+        let fresh = || self.imports.get(import).is_some_and(|im| im.probes == 0);
+        if cx.common.timers.at(timer).is_none_or(|at| at > due && fresh()) {
+            cx.common.timers.set(timer, due);
+        }
+    }
+
+    /// DEC-48: looks whether a call waits for too long. A server that was started again behind a router
+    /// has lost no connection to this client; it answers a probe that it knows no such client. Probes of
+    /// one wait get rarer, down to the pinger's own pace, so that a busy server has few of them.
+    pub(crate) fn unanswered(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        let Some(im) = self.imports.get(import) else { return };
+        let in_use = im.state == ImportState::Full && im.leaving.is_none();
+        if !in_use || im.callback.is_some() || !cx.common.tunables.probes {
+            return;
+        }
+        let sent = |id: &CallId| {
+            let r = self.calls.get(*id)?;
+            r.sent.filter(|_| matches!(r.phase, Phase::Sent) && r.purpose == Purpose::Call)
+        };
+        let Some(oldest) = im.calls.values().find_map(sent) else { return };
+        let since = im.last_reply.map_or(oldest, |last| last.max(oldest));
+        let wait =
+            |probes: u8| (DOUBT * (1 << probes)).min(cx.common.tunables.ping_interval.max(DOUBT));
+        let (now, due, next) = (cx.below.now(), since + wait(im.probes), wait(im.probes + 1));
+        if now < due {
+            return cx.common.timers.set(Timer::Unanswered(import), due);
+        }
+        cx.common.timers.set(Timer::Unanswered(import), now + next);
+        if let Some(im) = self.imports.get_mut(import) {
+            im.probes = (im.probes + 1).min(DOUBLINGS);
+        }
+        self.ask(cx, import, Purpose::Probe);
+    }
+
     /// Asks a server whether it is there, and knows this client.
     pub(super) fn ping(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        if let Ok(id) = self.own_request(cx, import, Purpose::Ping, Opcode::OBD_PING, |b| b) {
+        self.ask(cx, import, Purpose::Ping);
+    }
+
+    fn ask(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, purpose: Purpose) {
+        if let Ok(id) = self.own_request(cx, import, purpose, Opcode::OBD_PING, |b| b) {
             self.progress(cx, id);
         }
     }

@@ -338,6 +338,14 @@ impl Bench {
         })
     }
 
+    /// The client waits for its deadlines, and asks nothing before.
+    pub(super) fn without_probes(&mut self) {
+        self.party_of(self.client, |party, _| {
+            let tunables = party.ptlrpc.tunables().clone();
+            party.ptlrpc.set_tunables(Tunables { probes: false, ..tunables });
+        });
+    }
+
     /// What the server's program has heard since the last time, but for requests.
     pub(super) fn heard(&mut self) -> Vec<Event> {
         self.party_of(self.server, |party, _| core::mem::take(&mut party.events))

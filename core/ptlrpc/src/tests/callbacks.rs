@@ -176,6 +176,7 @@ fn dec39_with_ast_resend_off_a_lost_callback_fails() {
 fn p129_13_a_client_that_connects_again_gets_at_once_what_it_has_not_answered() {
     let (mut bench, export) = connected();
     // The first callback and the client's call are lost: it connects again after 16 s.
+    bench.without_probes();
     bench.lose(|_, n| n <= 2);
     bench.call(Bench::say(ECHO, "lost"));
     bench.secs(10);

@@ -260,6 +260,7 @@ fn p104_an_import_that_does_not_recover_is_closed_without_a_disconnect() {
     let mut bench = Bench::new(append_log());
     let call = bench.call(Bench::say(ECHO, "one"));
     assert!(bench.end_of(call).unwrap().is_ok());
+    bench.without_probes();
     bench.lose(|_, n| n <= 2);
     bench.call(Bench::say(ECHO, "lost"));
     // The first reconnect is lost too.

@@ -56,6 +56,7 @@ fn a_lost_reply_is_given_again_and_nothing_is_done_twice() {
 #[test]
 fn a_copy_of_what_is_being_worked_on_is_folded_into_it() {
     let mut bench = Bench::new(keeper());
+    bench.without_probes();
     let call = bench.call(Bench::say(APPEND, "slow"));
     let first = bench.kept()[0].clone();
     // Early replies are lost: the client gives up waiting, comes again, and is the same client.

@@ -36,13 +36,18 @@ fn connected(
     bench
 }
 
+/// No probes: only deadlines say that there is no answer.
+fn patient() -> Tunables {
+    Tunables { probes: false, ..Tunables::default() }
+}
+
 #[test]
 fn p83_each_row_of_a_requests_progress() {
     let nid = Nid::LOOPBACK;
     let silent = |_: &super::script::Asked| Vec::new();
 
     // Not answered: expired, and again with RESENT when there is a connection.
-    let mut bench = connected(Tunables::default(), silent);
+    let mut bench = connected(patient(), silent);
     let call = bench.call(Bench::say(ECHO, "again"));
     bench.secs(17);
     let copies = bench.asked_for(ECHO);
@@ -54,7 +59,7 @@ fn p83_each_row_of_a_requests_progress() {
     assert_eq!(bench.end_of(call), None, "timed out");
 
     // Not answered, and may not be repeated.
-    let mut bench = connected(Tunables::default(), silent);
+    let mut bench = connected(patient(), silent);
     let call = bench.call(once());
     bench.secs(17);
     assert_eq!(bench.end_of(call), Some(Err(CallError::TimedOut(nid))), "not resendable");
@@ -62,7 +67,7 @@ fn p83_each_row_of_a_requests_progress() {
     assert_eq!(view(&mut bench).state, S::Full, "the import has connected again");
 
     // A connection that broke while others were sent: each goes again, once.
-    let mut bench = connected(Tunables::default(), silent);
+    let mut bench = connected(patient(), silent);
     let calls = [0; 3].map(|_| bench.call(Bench::say(ECHO, "each")));
     let lost = bench.call(once());
     bench.secs(17);
@@ -72,7 +77,7 @@ fn p83_each_row_of_a_requests_progress() {
 
     // A limit that passes ends it, wherever it is.
     let limit = Some(Duration::from_secs(20));
-    let mut bench = connected(Tunables::default(), silent);
+    let mut bench = connected(patient(), silent);
     let call = bench.call(Call { limit, ..Bench::say(ECHO, "limited") });
     bench.secs(19);
     assert_eq!((bench.end_of(call), sent_at(&mut bench)), (None, vec![0, 16]), "limit");
@@ -153,7 +158,7 @@ fn p85_in_progress_is_asked_again_under_new_numbers_after_pauses_that_grow() {
 #[test]
 fn p86_only_the_failure_of_a_request_over_the_present_connection_disconnects() {
     let mut silent = true;
-    let mut bench = connected(Tunables::default(), move |asked| {
+    let mut bench = connected(patient(), move |asked| {
         let ping = asked.body.opcode == Opcode::OBD_PING;
         if ping || core::mem::take(&mut silent) { vec![] } else { vec![Said::status(0)] }
     });

@@ -160,3 +160,56 @@ fn dec48_a_request_of_a_recovery_that_went_to_a_dead_process_is_not_waited_for()
     bench.secs(1);
     assert_eq!(view(&mut bench).state, ImportState::Full);
 }
+
+#[test]
+fn dec48_a_restart_that_costs_no_connection_of_lnet_is_found_by_a_probe_after_a_second() {
+    let mut bench = connected();
+    bench.lose(|_, _| true);
+    let call = bench.call(Bench::say(APPEND, "b=2"));
+    bench.loses = None;
+    bench.crash_server();
+    bench.secs(1);
+    assert_eq!(view(&mut bench).state, ImportState::Full);
+    assert!(bench.end_of(call).unwrap().is_ok());
+    assert_eq!(bench.store(|store, _| store.now().log.len()), 2);
+}
+
+#[test]
+fn dec48_a_server_that_is_back_later_is_found_when_its_absence_has_doubled() {
+    let mut bench = connected();
+    bench.lose(|_, _| true);
+    let call = bench.call(Bench::say(APPEND, "b=2"));
+    // Probes after 1, 3 and 7 s.
+    bench.secs(6);
+    bench.loses = None;
+    bench.crash_server();
+    assert_eq!(view(&mut bench).conn_cnt, 1);
+    bench.secs(1);
+    assert_eq!((view(&mut bench).state, view(&mut bench).conn_cnt), (ImportState::Full, 2));
+    assert!(bench.end_of(call).unwrap().is_ok());
+}
+
+/// Messages of the 20 s in which a server works on a call; one is an early reply at 6 s.
+fn sent_while_a_call_waits(tunables: Option<crate::Tunables>) -> (u64, ImportView) {
+    let mut bench = Bench::new(super::bench::append_log());
+    let call = bench.call(Bench::say(ECHO, "one"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    if let Some(tunables) = tunables {
+        bench.party_of(bench.client, |p, _| p.ptlrpc.set_tunables(tunables));
+    }
+    let server = bench.server;
+    bench.program(server, super::bench::keeper());
+    bench.call(Bench::say(ECHO, "slow"));
+    let before = bench.sent;
+    bench.secs(20);
+    (bench.sent - before, view(&mut bench))
+}
+
+#[test]
+fn dec48_probes_of_a_call_that_takes_long_get_rarer_and_change_nothing() {
+    let (sent, seen) = sent_while_a_call_waits(None);
+    let wanted = (1 + 2 * 4, ImportState::Full, 1);
+    assert_eq!((sent, seen.state, seen.conn_cnt), wanted, "at 1 and 3, 10 and 18 s");
+    let kernel = crate::Tunables::of(lnet::Profile::Kernel);
+    assert_eq!(sent_while_a_call_waits(Some(kernel)).0, 1);
+}

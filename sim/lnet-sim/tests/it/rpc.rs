@@ -155,6 +155,68 @@ fn a_server_that_is_killed_at_each_point_of_a_requests_life_costs_its_absence_an
     }
 }
 
+/// A router keeps its connection to the client: only an answer of the new process can show that the old
+/// one is gone. A probe gets it, after a second of silence and then after each doubling (DEC-48).
+#[test]
+fn a_server_behind_a_router_that_is_killed_costs_twice_its_absence_and_two_seconds() {
+    for (process, down) in [(true, 1), (true, 3), (false, 1), (false, 3)] {
+        let text = format!(
+            r#"
+name = "killed-behind-a-router"
+duration = "40s"
+[[net]]
+name = "tcp"
+latency = "100us"
+[[net]]
+name = "tcp1"
+latency = "100us"
+[[node]]
+name = "router"
+rails = ["tcp", "tcp1"]
+router = true
+[[node]]
+name = "server"
+rails = ["tcp1"]
+routes = [{{ net = "tcp", gateway = "router" }}]
+[[node]]
+name = "client"
+count = 4
+rails = ["tcp"]
+routes = [{{ net = "tcp1", gateway = "router" }}]
+[[target]]
+name = "list-1"
+kind = "list"
+on = "server"
+commit = "50ms"
+[[client]]
+on = "client"
+[[workload]]
+kind = "rpc"
+from = "client"
+to = "list-1"
+window = 4
+reads = "20%"
+think = "10ms"
+until = "30s"
+[[fault]]
+at = "10s"
+for = "{down}s"
+kind = "kill"
+process = {process}
+on = "server"
+[bars]
+errors = 0
+executed_twice = 0
+lost_writes = 0
+evictions = 0
+"#
+        );
+        let mut scenario = lnet_scenario::parse("routed", &text).unwrap();
+        scenario.bars.rpc_longest_max = Some(Duration::from_secs(2 * down + 2));
+        must_hold(&Arc::new(scenario), None);
+    }
+}
+
 /// Times of the calls of all hosts but one, begun while that one floods the server.
 #[derive(Clone, Default)]
 struct Beside(Rc<RefCell<Vec<Duration>>>);
