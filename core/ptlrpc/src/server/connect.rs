@@ -1,6 +1,6 @@
 //! Connects (P-129).
 
-use lnet_types::{ByteOrder, Errno};
+use lnet_types::{ByteOrder, Errno, Nid};
 use lustre_wire::connect::ConnectFlags;
 use lustre_wire::{Body, ConnectData, Layout, Msg, OpFlags};
 
@@ -79,7 +79,8 @@ impl Server {
     ) {
         let result = self.asked(body, bytes).and_then(|asked| {
             let known = self.by_client.get(&(asked.target, asked.client.clone())).copied();
-            let how = self.judge(&origin, body, &asked, known, by_handle)?;
+            let primary = |nid| cx.below.node().primary_of(nid);
+            let how = self.judge(&origin, body, &asked, known, by_handle, primary)?;
             match how {
                 How::New => self.join(cx, &origin, body, asked),
                 How::Taken(id) => self.establish(cx, id, &origin, body, &asked, false),
@@ -138,7 +139,8 @@ impl Server {
         Ok(asked)
     }
 
-    /// Who connects, and whether it may (steps 4 to 7).
+    /// Who connects, and whether it may (steps 4 to 7). `primary` is the name of the node of a NID as it
+    /// is known by now: a connect may have come before LNet had discovered from which node.
     fn judge(
         &self,
         origin: &Origin,
@@ -146,6 +148,7 @@ impl Server {
         asked: &Asked,
         known: Option<ExportId>,
         by_handle: Option<ExportId>,
+        primary: impl Fn(Nid) -> Nid,
     ) -> Result<How, Errno> {
         let Some((id, export)) = known.and_then(|id| Some((id, self.exports.get(id)?))) else {
             return Ok(How::New);
@@ -163,16 +166,13 @@ impl Server {
             return Ok(How::Replaced(id));
         }
         let anew = !taken && asked.is_anew(initial);
+        let moved = primary(export.from) != primary(origin.peer);
         // The count of connections of a server that has begun anew begins anew, too.
-        let restarts =
-            export.from == origin.peer && asked.data.flags.contains(ConnectFlags::MDS_MDS);
+        let restarts = !moved && asked.data.flags.contains(ConnectFlags::MDS_MDS);
         if anew && !restarts {
             return Ok(How::Replaced(id));
         }
-        if !taken
-            && !anew
-            && (initial && export.from != origin.peer || export.client_handle != asked.handle)
-        {
+        if !taken && !anew && (initial && moved || export.client_handle != asked.handle) {
             return Err(Errno::EALREADY);
         }
         if by_handle.is_none() && !export.in_work.is_empty() {
@@ -320,7 +320,7 @@ mod tests {
     use crate::server::export::Export;
     use crate::server::target::Target;
     use crate::table::ServiceId;
-    use lnet_types::{Instant, Nid, ProcessId};
+    use lnet_types::{Instant, ProcessId};
     use lustre_wire::{Header, MsgBuilder, Opcode};
 
     const NOW: Instant = Instant::from_secs(9);
@@ -422,7 +422,9 @@ mod tests {
         let mut body = Body { conn_cnt: row.conn_cnt, handle: row.has, ..Body::default() };
         body.op_flags.set(OpFlags::INITIAL, row.initial);
         let (known, by) = (row.known.then_some(id), row.by_handle.then_some(id));
-        let how = server.judge(&origin, &body, &asked(row.handle), known, by)?;
+        // Node 1 has another interface, as LNet has found out since its last connect.
+        let primary = |at| if at == nid(3) { nid(1) } else { at };
+        let how = server.judge(&origin, &body, &asked(row.handle), known, by, primary)?;
         Ok(match how {
             How::New => "new",
             How::Taken(_) => "taken",
@@ -463,6 +465,16 @@ mod tests {
             ),
             ("5 initial, another node", Row { initial: true, from: nid(2), ..row() }, already),
             ("5 initial, same node", Row { initial: true, ..row() }, Ok("again")),
+            (
+                "5 initial, another interface of the node",
+                Row { initial: true, from: nid(3), ..row() },
+                Ok("again"),
+            ),
+            (
+                "5 between MDTs, another interface of the node",
+                Row { flags: F::MDS_MDS, from: nid(3), conn_cnt: 1, handle: 8, ..row() },
+                Ok("again"),
+            ),
             ("5 another node", Row { from: nid(2), ..row() }, Ok("again")),
             ("5 no connection yet", Row { taken: true, handle: 8, ..row() }, Ok("taken")),
             (
