@@ -108,6 +108,12 @@ impl Wire for NodeWire {
         Ok(import)
     }
 
+    fn connect(&self, link: &Import) {
+        let id = link.id();
+        // A node that has stopped says so to the call that follows.
+        let _ran = self.rpc.start_run(move |host, below| host.ptlrpc.rpc(below).connect(id));
+    }
+
     async fn call(&self, link: &Import, call: Call, moved: Moved) -> End {
         let keeps = call.keep.then(|| call.buffers.clone());
         let call = Call { limit: Some(self.limit), ..call };

@@ -569,6 +569,8 @@ impl Wire for &Archive {
         Ok(config.kind)
     }
 
+    fn connect(&self, _: &ImportKind) {}
+
     async fn call(&self, _: &ImportKind, call: Call, moved: Moved) -> End {
         let unknown = Answer { status: Errno::EOPNOTSUPP.negative(), ..Answer::default() };
         let (sent, room) = match moved {

@@ -292,9 +292,17 @@ struct Rounds<'a> {
     now: AtomicU32,
     /// When each target is connected.
     connected: Mutex<BTreeMap<String, u32>>,
+    /// Calls that were answered: when they began and ended.
+    calls: Mutex<Vec<(Opcode, u32, u32)>>,
 }
 
 impl Rounds<'_> {
+    /// When a target is connected: it begins now, unless it has.
+    fn connects(&self, link: &(String, ImportKind)) -> u32 {
+        let now = self.now.load(Ordering::SeqCst);
+        *self.connected.lock().unwrap().entry(link.0.clone()).or_insert(now + 1)
+    }
+
     async fn until(&self, round: u32) {
         poll_fn(|_| match self.now.load(Ordering::SeqCst) >= round {
             true => Poll::Ready(()),
@@ -311,10 +319,15 @@ impl Wire for &Rounds<'_> {
         Ok((config.target, config.kind))
     }
 
+    fn connect(&self, link: &Self::Link) {
+        self.connects(link);
+    }
+
     async fn call(&self, link: &Self::Link, call: Call, moved: Moved) -> End {
-        let now = self.now.load(Ordering::SeqCst);
-        let connected = *self.connected.lock().unwrap().entry(link.0.clone()).or_insert(now + 1);
-        self.until(connected.max(now) + 1).await;
+        let (connected, now) = (self.connects(link), self.now.load(Ordering::SeqCst));
+        let end = connected.max(now) + 1;
+        self.until(end).await;
+        self.calls.lock().unwrap().push((call.opcode, now, end));
         self.archive.call(&link.1, call, moved).await
     }
 
@@ -341,11 +354,10 @@ impl Wire for &Rounds<'_> {
     }
 }
 
-#[test]
-fn first_bytes_of_a_file_come_after_seventeen_round_trips() {
-    let archive = &recorded("striped-4-ost", u32::MAX, "f3", file(1));
+/// Reads the first bytes of a file: how many, and when which call began and was answered.
+fn first_bytes(archive: &Archive, path: &str) -> (u64, Vec<(Opcode, u32, u32)>) {
     let (now, connected) = (AtomicU32::new(0), Mutex::default());
-    let rounds = &Rounds { archive, now, connected };
+    let rounds = &Rounds { archive, now, connected, calls: Mutex::default() };
     let config = VisitConfig {
         mgs: vec!["10.78.0.2@tcp".parse().unwrap()],
         fsname: "lfs".to_owned(),
@@ -356,7 +368,7 @@ fn first_bytes_of_a_file_come_after_seventeen_round_trips() {
     };
     let mut cat = pin!(async {
         let visitor = Visitor::begin(rounds, config).await?;
-        let node = visitor.find(b"/f3/a", true).await?;
+        let node = visitor.find(path.as_bytes(), true).await?;
         let file = visitor.open_file(&node).await?;
         visitor.read(&file, 0, 4096).await
     });
@@ -366,6 +378,23 @@ fn first_bytes_of_a_file_come_after_seventeen_round_trips() {
             Poll::Pending => _ = rounds.now.fetch_add(1, Ordering::SeqCst),
         }
     };
-    assert_eq!(parts.iter().map(|part| part.len).sum::<u64>(), 4096);
-    assert_eq!(rounds.now.load(Ordering::SeqCst), 17);
+    let calls = rounds.calls.lock().unwrap().clone();
+    (parts.iter().map(|part| part.len).sum(), calls)
+}
+
+#[test]
+fn first_bytes_of_a_file_come_after_twelve_round_trips() {
+    let archive = recorded("striped-4-ost", u32::MAX, "f3", file(1));
+    let (len, calls) = first_bytes(&archive, "/f3/a");
+    assert_eq!((len, calls.last().unwrap().2), (4096, 12), "{calls:?}");
+}
+
+#[test]
+fn data_on_the_metadata_target_is_asked_for_its_size_when_the_lock_of_its_open_is_gone() {
+    let archive = recorded("dom-64k", 111, "f6", file(7));
+    let (len, calls) = first_bytes(&archive, "/f6/d");
+    let opened = calls.iter().position(|call| call.0 == Opcode::LDLM_CANCEL).unwrap();
+    let [cancel, glimpse, ..] = calls[opened..] else { panic!("{calls:?}") };
+    assert_eq!((len, glimpse.0), (3800, Opcode::LDLM_ENQUEUE), "{calls:?}");
+    assert!(glimpse.1 >= cancel.2, "{calls:?}");
 }

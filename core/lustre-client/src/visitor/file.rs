@@ -12,8 +12,9 @@ use ptlrpc::CallId;
 
 use super::attributes::{Attributes, layout_of};
 use super::intent::{self, NewFile, OPEN_READ, OPEN_TRUNCATE, OPEN_WRITE, Opened};
+use super::join::both;
 use super::names::{Changed, Changes, checked};
-use super::remote::Remote;
+use super::remote::{Answer, Remote};
 use super::stripes::FileLayout;
 use super::walk::{FileKind, Node};
 use super::{LayoutError, VisitError, Visitor, Wire};
@@ -174,35 +175,68 @@ impl OpenFile {
 /// What an open has brought.
 pub(super) struct Found {
     pub(super) body: MdtBody,
-    pub(super) layout: Vec<u8>,
+    layout: Result<FileLayout, LayoutError>,
     pub(super) call: Option<CallId>,
     disposition: Disposition,
+    /// Merged with what its objects know.
+    attributes: Result<Attributes, VisitError>,
 }
 
 impl<W: Wire> Visitor<W> {
-    /// Opens; the lock that came with it is given back before anything else is done (C-67). What the
-    /// target says counts in its order (C-63). A result of old peers has its low half alone.
+    /// Opens; the lock that came with it is given back at once (C-67), while objects are asked for sizes.
+    /// What the target says counts in its order (C-63). A result of old peers has its low half alone.
     pub(super) async fn open_at(
         &self,
         mdt: &Remote<W::Link>,
         open: intent::Open<'_>,
         name: &[u8],
     ) -> Result<Found, VisitError> {
-        let failed = |errno| VisitError::Path { path: name.to_vec(), errno };
         let answer = mdt.ask(&self.wire, intent::open(&self.who, open)).await;
         let answer = answer.map_err(|e| e.at(name))?;
         let lock: LockReply = answer.get(1).ok_or_else(|| mdt.bad("expected a lock"))?;
-        self.give_back(mdt, lock.handle).await?;
+        let shown = Self::opened_as(mdt, &answer, &lock, name);
+        // The lock may be on the data that is here: its size is asked for when the lock is gone.
+        let here = |layout: &FileLayout| layout.on_mdt().is_some();
+        let waits = matches!(&shown, Ok((_, Ok(layout), _)) if here(layout));
+        let given = self.give_back(mdt, lock.handle);
+        let merged = async {
+            let (body, layout, disposition) = shown?;
+            let attributes = match &layout {
+                // Its objects are empty: they need not be asked.
+                Ok(_) if disposition.contains(Disposition::CREATED) => {
+                    Ok(Attributes::of(body.fid1, &body))
+                }
+                Ok(_) => self.merged(body.fid1, &body, &layout).await,
+                Err(e) => Err(VisitError::Layout(*e)),
+            };
+            Ok(Found { body, layout, call: answer.call, disposition, attributes })
+        };
+        if waits {
+            given.await?;
+            return merged.await;
+        }
+        let (given, found) = both(given, merged).await;
+        given?;
+        found
+    }
+
+    /// What the answer to an open shows.
+    fn opened_as(
+        mdt: &Remote<W::Link>,
+        answer: &Answer,
+        lock: &LockReply,
+        name: &[u8],
+    ) -> Result<(MdtBody, Result<FileLayout, LayoutError>, Disposition), VisitError> {
         let disposition = Disposition::from_bits_retain(lock.policy_res1);
         let errno = (lock.policy_res2 as u32 as i32).saturating_neg();
         if !disposition.contains(Disposition::EXECUTED) {
             return Err(mdt.bad("expected the result of an open"));
         }
         if errno != 0 {
-            return Err(failed(Errno(errno)));
+            return Err(VisitError::Path { path: name.to_vec(), errno: Errno(errno) });
         }
         let (body, layout) = Self::shown(mdt, &answer.reply, 2)?;
-        Ok(Found { body, layout, call: answer.call, disposition })
+        Ok((body, layout_of(&body, &layout), disposition))
     }
 
     /// Opens what was found before.
@@ -275,8 +309,18 @@ impl<W: Wire> Visitor<W> {
             FileKind::Dir => return Err(failed(Errno::EISDIR)),
             _ => return Err(failed(Errno::EOPNOTSUPP)),
         }
+        self.will_ask_objects(node);
         let found = self.open(node, Opened::File(&node.parent.2), how.flags()).await?;
         self.opened(found, how).await
+    }
+
+    /// The targets of its objects are to be asked for sizes once it is open: they connect meanwhile.
+    fn will_ask_objects(&self, node: &Node) {
+        let Ok(layout) = layout_of(&node.body, &node.layout) else { return };
+        let objects = layout.objects().filter_map(|(.., object)| object);
+        for ost in objects.filter_map(|object| self.ost(object.ost).ok()) {
+            ost.will_be_asked(&self.wire);
+        }
     }
 
     /// Opens a name in a directory, and makes the file if there is none.
@@ -328,18 +372,11 @@ impl<W: Wire> Visitor<W> {
 
     async fn opened(&self, found: Found, how: OpenHow) -> Result<OpenFile, VisitError> {
         let failed = |errno| VisitError::Path { path: found.body.fid1.to_string().into(), errno };
-        let layout = layout_of(&found.body, &found.layout);
-        let created = found.disposition.contains(Disposition::CREATED);
-        let fid = found.body.fid1;
-        let attributes = match &layout {
-            Ok(layout) if layout.mirrored && how.write => {
-                Err(VisitError::Layout(LayoutError::Mirrored))
-            }
-            Ok(_) if FileKind::of(found.body.mode) != FileKind::File => Err(failed(Errno::EISDIR)),
-            // Its objects are empty: they need not be asked.
-            Ok(_) if created => Ok(Attributes::of(fid, &found.body)),
-            Ok(_) => self.merged(fid, &found.body, &layout).await,
-            Err(e) => Err(VisitError::Layout(*e)),
+        let mirrored = found.layout.as_ref().is_ok_and(|layout| layout.mirrored);
+        let attributes = match found.attributes {
+            _ if mirrored && how.write => Err(VisitError::Layout(LayoutError::Mirrored)),
+            _ if FileKind::of(found.body.mode) != FileKind::File => Err(failed(Errno::EISDIR)),
+            ref attributes => attributes.clone(),
         };
         let attributes = match attributes {
             Ok(attributes) => attributes,
@@ -348,6 +385,8 @@ impl<W: Wire> Visitor<W> {
                 return Err(e);
             }
         };
+        let created = found.disposition.contains(Disposition::CREATED);
+        let (fid, layout) = (found.body.fid1, found.layout);
         let mut file = OpenFile {
             fid,
             handle: found.body.open_handle,

@@ -1,7 +1,7 @@
 //! Several futures at a time, their results in the order in which they were given.
 
 use core::future::{Future, poll_fn};
-use core::pin::Pin;
+use core::pin::{Pin, pin};
 use core::task::Poll;
 
 /// Runs futures, at most `limit` of them at a time.
@@ -38,6 +38,32 @@ pub async fn join<F: Future>(futures: impl IntoIterator<Item = F>, limit: usize)
     results.into_iter().flatten().collect()
 }
 
+/// Runs two futures at a time.
+pub(super) async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut first, mut second) = (None, None);
+    poll_fn(move |cx| {
+        if first.is_none()
+            && let Poll::Ready(result) = a.as_mut().poll(cx)
+        {
+            first = Some(result);
+        }
+        if second.is_none()
+            && let Poll::Ready(result) = b.as_mut().poll(cx)
+        {
+            second = Some(result);
+        }
+        match (first.take(), second.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (a, b) => {
+                (first, second) = (a, b);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests {
     use core::cell::Cell;
@@ -54,6 +80,33 @@ mod tests {
             {
                 return result;
             }
+        }
+    }
+
+    /// Ends at the n-th poll, and must not be polled again.
+    async fn at_poll(n: u32) -> u32 {
+        let mut polls = 0;
+        poll_fn(move |_| {
+            polls += 1;
+            assert!(polls <= n, "polled after its end");
+            if polls == n { Poll::Ready(n) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    #[test]
+    fn both_results_come_when_the_later_one_is_there() {
+        for (a, b) in [(1, 1), (1, 4), (4, 1)] {
+            let mut both = pin!(both(at_poll(a), at_poll(b)));
+            let mut polls = 0;
+            let results = loop {
+                polls += 1;
+                let mut cx = Context::from_waker(Waker::noop());
+                if let Poll::Ready(results) = both.as_mut().poll(&mut cx) {
+                    break results;
+                }
+            };
+            assert_eq!((results, polls), ((a, b), a.max(b)));
         }
     }
 

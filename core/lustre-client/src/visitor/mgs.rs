@@ -8,6 +8,7 @@ use lustre_wire::{Layout, Opcode};
 use ptlrpc::Call;
 
 use super::config::{Config, ConfigError, Targets};
+use super::join::both;
 use super::{Remote, VisitError, Wire};
 
 /// What a visitor asks the management server for.
@@ -57,23 +58,27 @@ pub(super) async fn targets<W: Wire>(
     };
     let log: LlogdBody = opened.get(1).ok_or_else(|| mgs.bad("expected the place of a log"))?;
     let log = LlogdBody { flags: PLAIN, ..log };
-    let asked = call(Opcode::LLOG_READ_HEADER, &log, None, &[block]);
-    let header: Option<LogHeader> = mgs.ask(wire, asked).await?.get(1);
+    let block_from = |seen: u32, offset| {
+        let index = seen.saturating_add(1);
+        let at = LlogdBody { index, saved_index: seen, len: block, offset, ..log };
+        mgs.ask(wire, call(Opcode::LLOG_NEXT_BLOCK, &at, None, &[PLACE, block]))
+    };
+    let (mut seen, mut offset) = (0u32, u64::from(block));
+    // The place of the first block is known without the header (C-16).
+    let asked = mgs.ask(wire, call(Opcode::LLOG_READ_HEADER, &log, None, &[block]));
+    let (header, first) = both(asked, block_from(seen, offset)).await;
+    let header: Option<LogHeader> = header?.get(1);
     let header = header.ok_or_else(|| mgs.bad("expected the header of a log"))?;
     let last = header.tail.index;
 
     let mut config = Config::default();
-    let (mut seen, mut offset) = (0u32, u64::from(block));
+    let mut first = Some(first);
     while seen < last {
-        let at = LlogdBody {
-            index: seen.saturating_add(1),
-            saved_index: seen,
-            len: block,
-            offset,
-            ..log
+        let answer = match first.take() {
+            Some(answer) => answer,
+            None => block_from(seen, offset).await,
         };
-        let asked = call(Opcode::LLOG_NEXT_BLOCK, &at, None, &[PLACE, block]);
-        let answer = match mgs.ask(wire, asked).await {
+        let answer = match answer {
             // The end of the log, as servers say it (P-157).
             Err(VisitError::Refused { errno: Errno::EBADR | Errno::EIO, .. }) => break,
             end => end?,

@@ -3,7 +3,8 @@
 //! ```text
 //!  place.rs    MGSNID:/FSNAME/PATH
 //!  mgs.rs      the client log of the file system ─► config.rs: its targets, remote.rs: calls to one
-//!  walk.rs     a path ─► a node, by lookups (mdc.rs; hash.rs: of which stripe)   listing.rs: pages ─► names
+//!  walk.rs     a path ─► a node, by lookups (mdc.rs; hash.rs: of which stripe, places.rs: of which target)
+//!  listing.rs  pages ─► names
 //!  names.rs    names and attributes are changed, by records (reint.rs) and new FIDs (fids.rs)   xattr.rs
 //!  file.rs     opens and closes (intent.rs); opens.rs: after a crash of a server   wish.rs: new layouts
 //!  data.rs     bytes: stripes.rs and runs.rs (where they are), ost.rs (requests)   attributes.rs: sizes
@@ -31,6 +32,7 @@ mod names;
 mod opens;
 mod ost;
 mod place;
+mod places;
 mod reint;
 mod remote;
 mod runs;
@@ -42,15 +44,14 @@ mod xattr;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 
 use lnet_types::Nid;
-use lustre_wire::fid::{RangeKind, SeqRange};
-use lustre_wire::mds::MdtBody;
 use lustre_wire::{ConnectData, Fid, ImportKind};
 use ptlrpc::ImportConfig;
 
 use fids::Fids;
+use join::both;
+use places::Places;
 use remote::Remote;
 
 pub use attributes::Attributes;
@@ -74,8 +75,6 @@ pub use xattr::XATTR_MAX;
 
 /// Calls of a visit that are under way at a time.
 pub const IN_FLIGHT: usize = 8;
-/// Ranges of sequences that are remembered.
-const RANGES_MAX: usize = 256;
 
 /// Where a visit goes, and in whose name.
 #[derive(Clone, Debug)]
@@ -132,8 +131,7 @@ pub struct Visitor<W: Wire> {
     mdts: BTreeMap<u32, Remote<W::Link>>,
     osts: BTreeMap<u32, Remote<W::Link>>,
     root: Fid,
-    /// Where sequences are, as far as it was asked.
-    ranges: Vec<OnceLock<SeqRange>>,
+    places: Places,
     cookies: AtomicU64,
 }
 
@@ -166,25 +164,33 @@ impl<W: Wire> Visitor<W> {
         };
         let entry = TargetEntry { uuid: "MGS".to_owned(), nids: mgs, active: true };
         let mgs = remote(ImportKind::Mgc, entry)?;
-        let targets = mgs::targets(&wire, &mgs, &fsname).await;
-        Self::part(&wire, &mgs).await;
-        let Targets { mdts, osts } = targets?;
         let all = |kind, entries: BTreeMap<u32, TargetEntry>| {
             let made = entries.into_iter().map(|(index, entry)| Ok((index, remote(kind, entry)?)));
             made.collect::<Result<BTreeMap<_, _>, VisitError>>()
         };
-        let mdts = all(ImportKind::Mdc, mdts)?;
-        let osts = all(ImportKind::Osc, osts)?;
+        let linked = |Targets { mdts, osts }| {
+            Ok::<_, VisitError>((all(ImportKind::Mdc, mdts)?, all(ImportKind::Osc, osts)?))
+        };
+        let targets = mgs::targets(&wire, &mgs, &fsname).await.and_then(linked);
+        let (mdts, osts) = match targets {
+            Ok(targets) => targets,
+            Err(e) => {
+                Self::part(&wire, &mgs).await;
+                return Err(e);
+            }
+        };
         let mut visitor = Self {
             root: Fid::default(),
-            ranges: (0..RANGES_MAX).map(|_| OnceLock::new()).collect(),
+            places: Places::default(),
             cookies: AtomicU64::new(seed | 1),
             wire,
             who,
             mdts,
             osts,
         };
-        visitor.root = match visitor.find_root().await {
+        // The management server has no more to say.
+        let (root, ()) = both(visitor.find_root(), Self::part(&visitor.wire, &mgs)).await;
+        visitor.root = match root {
             Ok(root) => root,
             Err(e) => {
                 visitor.end().await;
@@ -192,13 +198,6 @@ impl<W: Wire> Visitor<W> {
             }
         };
         Ok(visitor)
-    }
-
-    async fn find_root(&self) -> Result<Fid, VisitError> {
-        let first = self.mdts.values().next();
-        let first = first.ok_or(VisitError::NoTarget { kind: "MDT", index: 0 })?;
-        let root: Option<MdtBody> = first.ask(&self.wire, mdc::root()).await?.get(1);
-        Ok(root.ok_or_else(|| first.bad("expected the root"))?.fid1)
     }
 
     /// The root, or the part of the file system that this client may see.
@@ -222,31 +221,6 @@ impl<W: Wire> Visitor<W> {
 
     fn ost(&self, index: u32) -> Result<&Remote<W::Link>, VisitError> {
         self.osts.get(&index).ok_or(VisitError::NoTarget { kind: "OST", index })
-    }
-
-    /// The metadata target that has a file (C-41, C-166).
-    async fn mdt_of(&self, fid: Fid) -> Result<&Remote<W::Link>, VisitError> {
-        let first = self.mdts.values().next();
-        let first = first.ok_or(VisitError::NoTarget { kind: "MDT", index: 0 })?;
-        if self.mdts.len() == 1 {
-            return Ok(first);
-        }
-        let holds = |range: &SeqRange| range.start <= fid.seq && fid.seq < range.end;
-        let known = self.ranges.iter().map_while(OnceLock::get).find(|range| holds(range));
-        let known = known.map(|range| range.index);
-        let index = match known {
-            Some(index) => index,
-            None => {
-                let answer = first.ask(&self.wire, mdc::locate(fid.seq)).await?;
-                let range: Option<SeqRange> = answer.get(1);
-                let range = range.filter(|range| holds(range) && range.flags == RangeKind::MDT);
-                let range = range.ok_or_else(|| first.bad("expected the place of a sequence"))?;
-                // The first place that is free; without one it is asked again.
-                let _ = self.ranges.iter().find(|place| place.set(range).is_ok());
-                range.index
-            }
-        };
-        self.mdts.get(&index).ok_or(VisitError::NoTarget { kind: "MDT", index })
     }
 
     /// A cookie that no lock of this visit has had.

@@ -67,6 +67,16 @@ impl<L> Remote<L> {
         }
     }
 
+    /// It is to be asked soon: one that was not asked before connects now.
+    pub(super) fn will_be_asked<W: Wire<Link = L>>(&self, wire: &W) {
+        if let Some(link) = &self.link
+            && !self.was_asked()
+            && !self.unreachable.load(Ordering::Relaxed)
+        {
+            wire.connect(link);
+        }
+    }
+
     /// A call without bulk data.
     pub(super) async fn ask<W: Wire<Link = L>>(
         &self,

@@ -209,6 +209,7 @@ impl<W: Wire> Visitor<W> {
             if body.valid.contains(Valid::MDS) {
                 return self.fetch(fid, parent).await.map_err(|e| e.at(path));
             }
+            self.found_at(mdt, fid);
             return Ok(Node { fid, parent, body, layout });
         }
         Err(failed(Errno::ENOENT))

@@ -39,11 +39,15 @@ pub trait Wire: Sync {
     /// A connection.
     type Link: Send + Sync;
 
-    /// A connection to a target, which connects with its first call.
+    /// A connection to a target, which connects with its first call, or with [`Wire::connect`].
     ///
     /// # Errors
     /// A uuid that is empty or too long, no NID, a node that has stopped.
     fn link(&self, config: ImportConfig) -> Result<Self::Link, CallError>;
+
+    /// Connects to a target that is to be called soon: its first call waits for less then. What becomes of
+    /// it, that call says.
+    fn connect(&self, link: &Self::Link);
 
     /// A call, and its bulk data. It ends within a bound that the host knows, with
     /// [`CallError::LimitPassed`] if it is not answered. One that [keeps](Call::keep) an open file is

@@ -117,6 +117,12 @@ impl Visits {
                 self.links.insert((visit, link), made);
                 return;
             }
+            Order::Connect(link) => {
+                if let Some(import) = import(link).and_then(Result::ok) {
+                    ptlrpc.rpc(below).connect(import);
+                }
+                return;
+            }
             Order::Call(link, call, moved) => {
                 let made = import(link).unwrap_or(Err(CallError::NoImport)).and_then(|import| {
                     self.call((visit, number), import, *call, moved, ptlrpc, below)

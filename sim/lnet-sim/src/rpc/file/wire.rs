@@ -18,6 +18,8 @@ use ptlrpc::{Call, CallError, CallId, ImportConfig};
 pub(super) enum Order {
     /// A connection under this number.
     Link(u64, Box<ImportConfig>),
+    /// It connects now.
+    Connect(u64),
     /// A call over a connection.
     Call(u64, Box<Call>, Moved),
     /// The handle of an open file.
@@ -141,6 +143,10 @@ impl<T: Send, R: Send> Wire for SimWire<T, R> {
         };
         self.order(Order::Link(link, Box::new(config)));
         Ok(link)
+    }
+
+    fn connect(&self, link: &u64) {
+        self.order(Order::Connect(*link));
     }
 
     async fn call(&self, link: &u64, call: Call, moved: Moved) -> End {
