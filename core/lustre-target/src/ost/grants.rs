@@ -25,7 +25,7 @@ pub(super) struct Grants {
     clients: BTreeMap<ExportId, Client>,
     /// Bytes that all clients may write.
     total: u64,
-    /// Bytes of the store, as far as it is known.
+    /// Bytes of the store; 0 until it has said how many.
     size: u64,
     /// Free ones among them.
     free: u64,
@@ -93,13 +93,14 @@ impl Grants {
     }
 
     /// Bytes are written, `promised` of them by promise and the others without: which of the others
-    /// there is room for.
+    /// there is room for. While the store has not said how much it has, it is left to the store to refuse
+    /// them.
     pub(super) fn spend(&mut self, export: ExportId, promised: u64, others: &[u64]) -> Vec<bool> {
         self.give_back(export, promised);
         let mut written = promised;
         let mut room = Vec::with_capacity(others.len());
         for len in others {
-            let fits = self.left().saturating_sub(written) >= *len;
+            let fits = self.size == 0 || self.left().saturating_sub(written) >= *len;
             written += if fits { *len } else { 0 };
             room.push(fits);
         }
@@ -159,6 +160,16 @@ mod tests {
         assert_eq!(g.grant(export(1), 100 * MIB, 0, 4 * MIB), MIB);
         assert_eq!(g.grant(export(1), 100 * MIB, 0, 4 * MIB), 7 * MIB / 8);
         assert_eq!(g.grant(export(2), 100 * MIB, 0, 4 * MIB), 0, "a client that is not known");
+    }
+
+    #[test]
+    fn bytes_of_a_store_that_has_not_said_its_space_are_written_and_none_are_promised() {
+        let mut g = Grants::default();
+        g.meet(export(1), 1, 0);
+        assert_eq!(g.spend(export(1), 0, &[MIB, MIB]), [true, true]);
+        assert_eq!(g.grant(export(1), 100 * MIB, 0, 4 * MIB), 0);
+        g.measured(2 * MIB, 0);
+        assert_eq!(g.spend(export(1), 0, &[1]), [false]);
     }
 
     #[test]

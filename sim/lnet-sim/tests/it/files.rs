@@ -108,7 +108,7 @@ fn some_rounds_of_files_hold() {
 /// Rounds in which the swarm of files has found something, as docs/simulation.md lists it.
 #[test]
 fn earlier_findings_of_the_swarm_of_files_hold_now() {
-    for seed in [4281745098173131714, 8098173216680035476] {
+    for seed in [4281745098173131714, 8098173216680035476, 5313283239355333746] {
         let round = Round::draw_on(Floor::Files, seed).unwrap();
         if let Some(violation) = round.play(Detail::default()).violation {
             panic!("ulnet sim swarm --floor files --seed {seed} --one\n{violation}");
