@@ -13,4 +13,8 @@
 
 pub mod osc;
 pub mod raid0;
+mod sabotage;
 pub mod visitor;
+
+#[cfg(feature = "sabotage")]
+pub use sabotage::Sabotage;

@@ -29,6 +29,8 @@ pub enum Raid0Error {
 pub struct Raid0 {
     stripe: u64,
     objects: u32,
+    #[cfg(feature = "sabotage")]
+    broken: bool,
 }
 
 /// A part of a file that lies in one stripe.
@@ -56,7 +58,18 @@ impl Raid0 {
         if objects == 0 || objects > OBJECTS_MAX {
             return Err(Raid0Error::Objects(objects));
         }
-        Ok(Self { stripe, objects })
+        Ok(Self {
+            stripe,
+            objects,
+            #[cfg(feature = "sabotage")]
+            broken: false,
+        })
+    }
+
+    /// [`Sabotage::StripeBorder`](crate::Sabotage::StripeBorder).
+    #[cfg(feature = "sabotage")]
+    pub const fn sabotage(&mut self) {
+        self.broken = true;
     }
 
     /// Number of objects.
@@ -73,6 +86,10 @@ impl Raid0 {
     pub const fn place(&self, at: u64) -> (u32, u64) {
         let (stripe, within) = (at / self.stripe, at % self.stripe);
         let (round, object) = (stripe / self.objects as u64, stripe % self.objects as u64);
+        #[cfg(feature = "sabotage")]
+        if self.broken && round > 0 {
+            return (object as u32, round * self.stripe + within - 1);
+        }
         // Less than the number of objects.
         (object as u32, round * self.stripe + within)
     }

@@ -14,6 +14,7 @@ use super::remote::Remote;
 use super::stripes::{FileLayout, FileObject};
 use super::walk::{FileKind, Node};
 use super::{IN_FLIGHT, LayoutError, VisitError, Visitor, Wire, intent, ost};
+use crate::sabotage::Sabotage;
 
 /// Flags of the inode of an encrypted file (C-49).
 const ENCRYPTED: u32 = 0x800 | 0x80_0000;
@@ -143,7 +144,9 @@ impl<W: Wire> Visitor<W> {
         for result in join(layout.objects().map(one), IN_FLIGHT).await {
             let (component, stripe, body) = result?;
             if let Some(component) = layout.components.get(component) {
-                found.size = found.size.max(component.size_of(stripe, body.size));
+                let size = component.size_of(stripe, body.size);
+                let counts = self.breaks(Sabotage::LastSizeCounts) || size > found.size;
+                found.size = if counts { size } else { found.size };
             }
             found.blocks = found.blocks.saturating_add(body.blocks);
             found.merge_times((body.atime, body.mtime, body.ctime));

@@ -14,6 +14,7 @@ use super::remote::{Answer, Remote};
 use super::runs::{Run, runs};
 use super::stripes::{END, FileLayout, Spot};
 use super::{IN_FLIGHT, LayoutError, Moved, VisitError, Visitor, Wire, mdc, ost, reint};
+use crate::sabotage::Sabotage;
 
 /// How often data is moved again that does not fit to its checksum, or could not be moved (L-93).
 const RETRIES: u32 = 5;
@@ -220,7 +221,10 @@ impl<W: Wire> Visitor<W> {
         file.wrote(0, false);
         let all = runs(layout, offset, len, ost::DATA_MAX.into());
         let write = |run| self.write_run(file, offset, bytes, run);
-        let written = join(all.into_iter().map(write), IN_FLIGHT).await;
+        let mut written = join(all.into_iter().map(write), IN_FLIGHT).await;
+        if self.breaks(Sabotage::ErrorLost) {
+            written.clear();
+        }
         written.into_iter().collect::<Result<(), _>>()?;
         file.wrote(end, false);
         Ok(())

@@ -400,7 +400,7 @@ impl<W: Wire> Visitor<W> {
             held: Vec::new(),
         };
         match layout {
-            Ok(layout) => file.adopt(layout),
+            Ok(layout) => file.adopt(self.taken(layout)),
             Err(e) => file.layout = Err(e),
         }
         // The target has noted that it is to be cut off, and no more (C-94).
@@ -412,6 +412,16 @@ impl<W: Wire> Visitor<W> {
             return Err(e);
         }
         Ok(file)
+    }
+
+    /// The layout by which a file is read and written.
+    #[cfg_attr(not(feature = "sabotage"), allow(clippy::unused_self))]
+    fn taken(&self, layout: FileLayout) -> FileLayout {
+        #[cfg(feature = "sabotage")]
+        if self.breaks(crate::Sabotage::StripeBorder) {
+            return layout.sabotaged();
+        }
+        layout
     }
 
     /// Closes a file. What was written to it is on its targets before.
@@ -484,7 +494,7 @@ impl<W: Wire> Visitor<W> {
         if layout.is_to_be_made(start, end) {
             return Err(LayoutError::NotMade(start).into());
         }
-        file.adopt(layout);
+        file.adopt(self.taken(layout));
         Ok(())
     }
 }

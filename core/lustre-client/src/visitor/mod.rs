@@ -54,6 +54,8 @@ use join::both;
 use places::Places;
 use remote::Remote;
 
+use crate::sabotage::Sabotage;
+
 pub use attributes::Attributes;
 pub use config::{Config, ConfigError, TARGETS_MAX, TargetEntry, Targets};
 pub use data::Part;
@@ -133,6 +135,8 @@ pub struct Visitor<W: Wire> {
     root: Fid,
     places: Places,
     cookies: AtomicU64,
+    #[cfg(feature = "sabotage")]
+    sabotage: Option<Sabotage>,
 }
 
 impl<W: Wire> Visitor<W> {
@@ -187,6 +191,8 @@ impl<W: Wire> Visitor<W> {
             who,
             mdts,
             osts,
+            #[cfg(feature = "sabotage")]
+            sabotage: None,
         };
         // The management server has no more to say.
         let (root, ()) = both(visitor.find_root(), Self::part(&visitor.wire, &mgs)).await;
@@ -203,6 +209,26 @@ impl<W: Wire> Visitor<W> {
     /// The root, or the part of the file system that this client may see.
     pub const fn root(&self) -> Fid {
         self.root
+    }
+
+    /// The same, with a rule broken, to see whether it is noticed.
+    #[cfg(feature = "sabotage")]
+    #[must_use]
+    pub fn sabotaged(mut self, rule: Sabotage) -> Self {
+        self.sabotage = Some(rule);
+        self
+    }
+
+    /// Whether a rule is broken, to see whether it is noticed.
+    #[cfg_attr(not(feature = "sabotage"), allow(clippy::unused_self))]
+    const fn breaks(&self, rule: Sabotage) -> bool {
+        #[cfg(feature = "sabotage")]
+        return matches!(self.sabotage, Some(broken) if broken as u8 == rule as u8);
+        #[cfg(not(feature = "sabotage"))]
+        {
+            let _ = rule;
+            false
+        }
     }
 
     /// Ends all connections that were used.

@@ -28,6 +28,8 @@ pub struct Opens {
     files: BTreeMap<(ImportId, CallId), Open>,
     /// How many of them have a close.
     closed: usize,
+    #[cfg(feature = "sabotage")]
+    broken: bool,
 }
 
 /// The handle in a reply to an open.
@@ -58,6 +60,12 @@ fn repeated(reply: &Reply, buffers: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
 }
 
 impl Opens {
+    /// [`Sabotage::OpenForgotten`](crate::Sabotage::OpenForgotten).
+    #[cfg(feature = "sabotage")]
+    pub const fn sabotage(&mut self) {
+        self.broken = true;
+    }
+
     /// A call with [`keep`](ptlrpc::Call::keep) has opened a file: it was sent with these buffers.
     pub fn opened(
         &mut self,
@@ -68,6 +76,11 @@ impl Opens {
         rpc: &mut Rpc<'_, '_>,
     ) {
         let Some(handle) = handle_of(reply) else { return };
+        #[cfg(feature = "sabotage")]
+        if self.broken {
+            rpc.forget(import, call);
+            return;
+        }
         let kept =
             repeated(reply, buffers).is_some_and(|buffers| rpc.amend(import, call, &buffers));
         // A server that keeps no files for its clients.

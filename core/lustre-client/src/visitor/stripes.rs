@@ -215,6 +215,18 @@ impl Component {
 }
 
 impl FileLayout {
+    /// The same, with [`Sabotage::StripeBorder`](crate::Sabotage::StripeBorder).
+    #[cfg(feature = "sabotage")]
+    #[must_use]
+    pub(super) fn sabotaged(mut self) -> Self {
+        for component in &mut self.components {
+            if let Holder::Objects { raid, .. } = &mut component.holder {
+                raid.sabotage();
+            }
+        }
+        self
+    }
+
     /// The layout of a file, of one mirror that is not out of date.
     ///
     /// # Errors

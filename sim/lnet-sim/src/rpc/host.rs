@@ -155,6 +155,12 @@ impl RpcHost {
         self.keeping.sabotage(rule);
     }
 
+    /// Visits that begin from now on break a rule.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn sabotage_files(&mut self, rule: lustre_client::Sabotage) {
+        self.filing.sabotage(rule);
+    }
+
     /// Programs of the node keep their locks from now on, or do no longer.
     pub(crate) fn hang(&mut self, below: &mut Below<'_>, hangs: bool) {
         self.locking.hang(hangs);

@@ -40,6 +40,9 @@ pub(crate) struct Stage {
     /// The same of locks.
     #[cfg(feature = "sabotage")]
     lock_sabotage: Option<ldlm::Sabotage>,
+    /// The same of visitors.
+    #[cfg(feature = "sabotage")]
+    file_sabotage: Option<lustre_client::Sabotage>,
 }
 
 impl Stage {
@@ -58,6 +61,8 @@ impl Stage {
             sabotage: None,
             #[cfg(feature = "sabotage")]
             lock_sabotage: None,
+            #[cfg(feature = "sabotage")]
+            file_sabotage: None,
         }
     }
 
@@ -98,6 +103,15 @@ impl<F: Fabric> Sim<F> {
         }
     }
 
+    /// Visitors of all nodes break a rule. To be called before the world begins.
+    #[cfg(feature = "sabotage")]
+    pub fn sabotage_files(&mut self, rule: lustre_client::Sabotage) {
+        self.stage.file_sabotage = Some(rule);
+        for n in 0..self.hosts.len() as u32 {
+            self.with_rpc(HostId(n), |rpc, _| rpc.sabotage_files(rule));
+        }
+    }
+
     /// A host comes to life: what stands on its node of targets and clients does, too. `zero` is what
     /// its clock shows when the world begins, `wall` the time since 1970.
     pub(crate) fn raise_rpc(&mut self, id: HostId, zero: Instant, wall: Duration) {
@@ -121,6 +135,9 @@ impl<F: Fabric> Sim<F> {
             let mut rpc = rpc.sabotaged(self.stage.sabotage);
             if let Some(rule) = self.stage.lock_sabotage {
                 rpc.sabotage_locks(rule);
+            }
+            if let Some(rule) = self.stage.file_sabotage {
+                rpc.sabotage_files(rule);
             }
             rpc
         };

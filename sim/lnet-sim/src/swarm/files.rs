@@ -59,7 +59,22 @@ pub(super) fn text(seed: u64) -> String {
     for _ in 0..1 + rng.below(6) {
         fault(&mut drawn, &mut rng);
     }
+    full(&mut drawn, &mut Prng::new(seed ^ 0xF11E_F011));
     drawn.text
+}
+
+/// In one round of four an object target is full for long, so that programs are refused while they do all
+/// that they do. Drawn apart, so that the other rounds are what they are.
+fn full(drawn: &mut Drawing, rng: &mut Prng) {
+    if !rng.one_in(4) {
+        return;
+    }
+    let (object, until) = (any(&drawn.objects, rng), drawn.rage);
+    let at = PEACE + rng.below((until - PEACE) / 2);
+    drawn.line(&format!(
+        "\n[[fault]]\nkind = \"store_full\"\nat = \"{at}s\"\nuntil = \"{until}s\"\n\
+         target = \"{object}\""
+    ));
 }
 
 /// A text in the making, and what it has named so far.

@@ -1,7 +1,7 @@
-//! Each rule of the request layer and of locks, broken: ordinary rounds of the swarm notice it.
+//! Each rule of the request layer, of locks and of visitors, broken: ordinary rounds of the swarm notice it.
 //! `cargo test -p lnet-sim --features sabotage`.
 
-use lnet_sim::{Floor, LockModel, Messages, Round, RpcModel, Sim, seed_of};
+use lnet_sim::{FileModel, Floor, LockModel, Messages, Round, RpcModel, Sim, seed_of};
 use ptlrpc::Sabotage;
 
 use crate::scenarios::load;
@@ -67,6 +67,35 @@ fn the_swarm_finds_each_rule_of_locks_that_is_broken() {
             let what = objection_to_locks(&round, Some(rule))?;
             // It is the rule that is noticed, not something else.
             assert_eq!(objection_to_locks(&round, None), None, "seed {}", round.seed);
+            Some((n, what))
+        });
+        println!("{rule:?}: {found:?}");
+        if found.is_none() {
+            missed.push(rule);
+        }
+    }
+    assert_eq!(missed, []);
+}
+
+/// What the model of files says of visitors that break a rule.
+fn objection_to_files(round: &Round, rule: Option<lustre_client::Sabotage>) -> Option<String> {
+    let mut sim = Sim::new(round.scenario.clone(), None, Messages::new());
+    if let Some(rule) = rule {
+        sim.sabotage_files(rule);
+    }
+    sim.observe(Box::new(FileModel::new(&round.scenario)));
+    sim.run().err().map(|violation| violation.to_string())
+}
+
+#[test]
+fn the_swarm_finds_each_rule_of_visitors_that_is_broken() {
+    let mut missed = Vec::new();
+    for rule in lustre_client::Sabotage::ALL {
+        let found = (0..ROUNDS).find_map(|n| {
+            let round = Round::draw_on(Floor::Files, seed_of(1, n)).unwrap();
+            let what = objection_to_files(&round, Some(rule))?;
+            // It is the rule that is noticed, not something else.
+            assert_eq!(objection_to_files(&round, None), None, "seed {}", round.seed);
             Some((n, what))
         });
         println!("{rule:?}: {found:?}");

@@ -49,6 +49,22 @@ enum Report {
 
 type Channel = SimWire<Task, Report>;
 
+/// The rule that visits break, in a build that can break one.
+#[derive(Clone, Copy, Default)]
+struct Broken {
+    #[cfg(feature = "sabotage")]
+    rule: Option<lustre_client::Sabotage>,
+}
+
+impl Broken {
+    #[cfg_attr(not(feature = "sabotage"), allow(clippy::unused_self))]
+    fn breaks(self, visitor: Visitor<Channel>) -> Visitor<Channel> {
+        #[cfg(feature = "sabotage")]
+        let visitor = self.rule.into_iter().fold(visitor, Visitor::sabotaged);
+        visitor
+    }
+}
+
 /// A visit under way.
 struct Visit {
     number: VisitNo,
@@ -90,12 +106,18 @@ pub(in crate::rpc) struct Filing {
     /// Visits that may go on.
     ready: BTreeSet<VisitNo>,
     rng: Prng,
+    broken: Broken,
 }
 
 /// The whole of a visit.
-async fn visit(wire: Channel, config: VisitConfig, base: Vec<u8>, stripes: u32) {
+async fn visit(
+    wire: Channel,
+    config: VisitConfig,
+    (base, stripes): (Vec<u8>, u32),
+    broken: Broken,
+) {
     let visitor = match Visitor::begin(wire.clone(), config).await {
-        Ok(visitor) => visitor,
+        Ok(visitor) => broken.breaks(visitor),
         Err(e) => return wire.result(Report::Stayed(failure(&e))),
     };
     let mut desk = Desk { visitor: &visitor, base, stripes, open: BTreeMap::new() };
@@ -141,6 +163,16 @@ impl Filing {
             numbers: 0,
             ready: BTreeSet::new(),
             rng,
+            broken: Broken::default(),
+        }
+    }
+
+    /// Visits that begin from now on break a rule.
+    #[cfg(feature = "sabotage")]
+    pub(in crate::rpc) fn sabotage(&mut self, rule: lustre_client::Sabotage) {
+        self.broken.rule = Some(rule);
+        if rule == lustre_client::Sabotage::OpenForgotten {
+            self.visits.sabotage_opens();
         }
     }
 
@@ -371,7 +403,8 @@ impl Filing {
             seed: self.rng.next_u64(),
         };
         let wire = Channel::new();
-        let future = visit(wire.clone(), config, tree.clone().into_bytes(), files.stripes);
+        let place = (tree.clone().into_bytes(), files.stripes);
+        let future = visit(wire.clone(), config, place, self.broken);
         if let Some(limit) = load.timeout {
             self.visits.limit(self.numbers, limit);
         }

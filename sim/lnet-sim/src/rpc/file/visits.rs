@@ -67,6 +67,12 @@ impl Visits {
         }
     }
 
+    /// No open is repeated.
+    #[cfg(feature = "sabotage")]
+    pub(super) const fn sabotage_opens(&mut self) {
+        self.opens.sabotage();
+    }
+
     /// The calls of a visit have this limit.
     pub(super) fn limit(&mut self, visit: VisitNo, limit: Duration) {
         self.limits.insert(visit, limit);
