@@ -14,6 +14,7 @@
 //! any store is put through.
 
 pub mod conformance;
+mod intercepted;
 mod journal;
 pub mod kv;
 pub mod lock;
@@ -27,6 +28,7 @@ mod site;
 pub mod store;
 mod targets;
 
+pub use intercepted::Intercepted;
 pub use journal::{Cx, Journal, When};
 pub use kv::Kv;
 pub use lock::Lock;

@@ -30,7 +30,7 @@ fn slow(name: &str, net: &str) -> (Stage, Vec<u8>, Arc<AtomicUsize>) {
             thread::sleep(Duration::from_millis(100));
         }
     };
-    let stage = Stage::new(name, net, Box::new(hook));
+    let stage = Stage::new(name, net, hook);
     let bytes: Vec<u8> = (0..LEN).map(|at| (at >> 8) as u8 | 1).collect();
     fs::write(stage.dir.join("source"), &bytes).unwrap();
     stage.ok(&["mkdir", "/d"]);

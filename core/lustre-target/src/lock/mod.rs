@@ -34,12 +34,19 @@ pub struct Lock {
     locks: LockServer,
     /// Names of the resources that have locks, and of some that have none any more.
     names: BTreeMap<[u64; 4], Box<str>>,
+    #[cfg(feature = "sabotage")]
+    rule: Option<ldlm::Sabotage>,
 }
 
 impl Default for Lock {
     fn default() -> Self {
         let locks = lock_server::idle(Values::fences(0));
-        Self { locks, names: BTreeMap::new() }
+        Self {
+            locks,
+            names: BTreeMap::new(),
+            #[cfg(feature = "sabotage")]
+            rule: None,
+        }
     }
 }
 
@@ -55,10 +62,12 @@ impl Lock {
         self.locks.touch(served.id, served.export, io, rpc)
     }
 
-    /// Breaks a rule until the target begins again.
+    /// Breaks a rule when the target begins.
     #[cfg(feature = "sabotage")]
-    pub fn sabotage(&mut self, rule: ldlm::Sabotage) {
-        self.locks.sabotage(rule);
+    #[must_use]
+    pub fn sabotaged(mut self, rule: Option<ldlm::Sabotage>) -> Self {
+        self.rule = rule;
+        self
     }
 
     /// Takes down the name that an enqueue is for, if it has one.
@@ -102,6 +111,10 @@ impl Kind for Lock {
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
         let values = Values::fences(beginning.starts);
         self.locks = lock_server::begun(values, beginning.recovers, rpc);
+        #[cfg(feature = "sabotage")]
+        if let Some(rule) = self.rule {
+            self.locks.sabotage(rule);
+        }
     }
 
     fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {

@@ -7,21 +7,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ldlm::client::{Ask, CacheLimits, HoldId, LockClient, LockEvent};
-use ldlm::server::LockServer;
 use ldlm::space::{Io, Touched};
 use ldlm::{Mode, client};
 use lnet::upper::{Below, Upper, UpperId};
 use lnet::{Event as LnetEvent, Report};
 use lnet_types::{Errno, Instant, Nid};
 use lustre_target::lock::wire::resource_of;
-use lustre_target::store::{Outcome, StoreError};
-use lustre_target::{Beginning, CallbackFact, Commit, Cx, Kind, Lock, MemoryStore, Targets, start};
+use lustre_target::{Commit, Cx, Intercepted, Lock, MemoryStore, Targets, start};
 use lustre_wire::connect::{ConnectData, ConnectFlags};
 use lustre_wire::ldlm::{END_OF_FILE, Policy, ResourceName};
 use lustre_wire::{ImportKind, Opcode, Portal};
 use ptlrpc::{
-    Answer, Call, Config, Event, EvictReason, ExportId, ImportConfig, ImportId, Lose, LoseId, Part,
-    Past, Ptlrpc, Rpc, Served, ServedId, ServiceConfig, TargetConfig, Tunables,
+    Answer, Call, Config, Event, EvictReason, ImportConfig, ImportId, Lose, LoseId, Part, Past,
+    Ptlrpc, Served, ServiceConfig, TargetConfig, Tunables,
 };
 
 use crate::directory::HostId;
@@ -49,77 +47,25 @@ fn wanted() -> ConnectData {
     ConnectData { flags: plain.flags | flags, ..plain }
 }
 
-/// A lock target with something to read.
-struct Readable(Lock);
-
-impl Readable {
-    fn read(&mut self, served: &Served, rpc: &mut Rpc<'_, '_>) {
-        let words = served.msg().ok().and_then(|msg| msg.get::<[u64; 4]>(1).ok());
-        let Some(words) = words else { return rpc.refuse(served.id, Errno::EPROTO) };
-        let io =
-            Io { resource: ResourceName { words }, start: 0, end: 4095, read: true, lock: None };
-        match self.0.touch(served, &io, rpc) {
-            Touched::NoLock => rpc.refuse(served.id, Errno::ESTALE),
-            _ => rpc.reply(served.id, Answer::default()),
-        }
+/// A lock target has something to read.
+fn read(lock: &mut Lock, served: Served, cx: &mut Cx<'_, '_, '_>) -> Option<Served> {
+    if served.opcode != READ {
+        return Some(served);
     }
-}
-
-impl Kind for Readable {
-    fn name(&self) -> &'static str {
-        self.0.name()
+    let words = served.msg().ok().and_then(|msg| msg.get::<[u64; 4]>(1).ok());
+    let io = |words| Io {
+        resource: ResourceName { words },
+        start: 0,
+        end: 4095,
+        read: true,
+        lock: None,
+    };
+    match words.map(|words| lock.touch(&served, &io(words), cx.rpc)) {
+        None => cx.rpc.refuse(served.id, Errno::EPROTO),
+        Some(Touched::NoLock) => cx.rpc.refuse(served.id, Errno::ESTALE),
+        Some(_) => cx.rpc.reply(served.id, Answer::default()),
     }
-
-    fn offer(&self) -> ConnectData {
-        self.0.offer()
-    }
-
-    fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
-        self.0.begin(beginning, rpc);
-    }
-
-    fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
-        if served.opcode == READ {
-            return self.read(&served, cx.rpc);
-        }
-        self.0.serve(served, cx);
-    }
-
-    fn bulk_done(&mut self, id: ServedId, end: Result<(), Errno>, cx: &mut Cx<'_, '_, '_>) -> bool {
-        self.0.bulk_done(id, end, cx)
-    }
-
-    fn stored(&mut self, token: u64, end: Result<Outcome, StoreError>, cx: &mut Cx<'_, '_, '_>) {
-        self.0.stored(token, end, cx);
-    }
-
-    fn recovered(&mut self, cx: &mut Cx<'_, '_, '_>) {
-        self.0.recovered(cx);
-    }
-
-    fn left(&mut self, export: ExportId, cx: &mut Cx<'_, '_, '_>) {
-        self.0.left(export, cx);
-    }
-
-    fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
-        self.0.callback(fact, cx)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.0.poll_timeout()
-    }
-
-    fn handle_timeout(&mut self, cx: &mut Cx<'_, '_, '_>) {
-        self.0.handle_timeout(cx);
-    }
-
-    fn locks(&self) -> Option<&LockServer> {
-        self.0.locks()
-    }
-
-    fn resource_name(&self, resource: &ResourceName) -> Option<&str> {
-        self.0.resource_name(resource)
-    }
+    None
 }
 
 /// An eviction.
@@ -156,7 +102,7 @@ impl Server {
                 replayable: true,
                 past: Past::default(),
             };
-            let kind = Box::new(Readable(Lock::new()));
+            let kind = Box::new(Intercepted::new(Lock::new(), read));
             self.targets.add(config, kind, Box::new(store), began, rpc)?;
         }
         self.drain(below);

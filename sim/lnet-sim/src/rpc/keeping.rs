@@ -9,13 +9,13 @@ use lnet::upper::Below;
 use lnet_scenario::{Scenario, TargetKind};
 use lnet_types::{Instant, Prng};
 use lustre_target::kv::wire::Operation;
-use lustre_target::{Kind, Kv, MemoryStore, Origin, Targets};
+use lustre_target::{Kind, Kv, Lock, MemoryStore, Origin, Targets};
 use ptlrpc::{Event, Past, Ptlrpc, Served, TargetConfig, TargetId};
 
 use super::connect_data;
 use super::disk::{Disk, Trouble};
 use super::file::made;
-use super::lock::Guard;
+use super::lock::guard;
 use super::seen::{CallNo, KeyNo, RpcSeen};
 use super::store::{SimStore, StoreSeen};
 
@@ -68,11 +68,11 @@ impl Keeping {
         if let Some(kind) = made(&self.scenario, kind, left)? {
             return Ok(kind);
         }
+        let lock = Lock::new();
+        #[cfg(feature = "sabotage")]
+        let lock = lock.sabotaged(self.sabotage);
         Ok(match kind {
-            #[cfg(feature = "sabotage")]
-            TargetKind::Lock => Box::new(Guard::new(self.sabotage)),
-            #[cfg(not(feature = "sabotage"))]
-            TargetKind::Lock => Box::new(Guard::new()),
+            TargetKind::Lock => guard(lock),
             _ => Box::new(Kv::new()),
         })
     }

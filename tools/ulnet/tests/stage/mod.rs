@@ -1,101 +1,24 @@
 //! A file system whose object target does something of the test's before each request, served by a node of
 //! the test itself, and commands on it.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
 use lnet_rt::{Nid, NodeBuilder, NodeHandle};
-use lnet_types::{Errno, Instant};
 use lustre_rt::store::{DESCRIPTION, DirLock, Disk, DiskConfig};
-use lustre_rt::{
-    ConnectData, Cx, ExportId, Kind, LockServer, MGS_UUID, Ost, OstLimits, Outcome, Rpc, RpcNode,
-    Served, ServedId, Site, StoreError, TargetSpec,
-};
-use lustre_target::{Beginning, CallbackFact};
+use lustre_rt::{MGS_UUID, Ost, OstLimits, RpcNode, Served, Site, TargetSpec};
+use lustre_target::Intercepted;
 
-pub(crate) const MDT: &str = "lfs-MDT0000_UUID";
+const MDT: &str = "lfs-MDT0000_UUID";
 pub(crate) const OST: &str = "lfs-OST0000_UUID";
-
-/// What happens before a request.
-pub(crate) type Hook = Box<dyn FnMut(&mut Served) + Send>;
-
-struct Hooked {
-    ost: Ost,
-    hook: Hook,
-}
-
-impl Kind for Hooked {
-    fn serve(&mut self, mut served: Served, cx: &mut Cx<'_, '_, '_>) {
-        (self.hook)(&mut served);
-        self.ost.serve(served, cx);
-    }
-
-    fn name(&self) -> &'static str {
-        self.ost.name()
-    }
-
-    fn offer(&self) -> ConnectData {
-        self.ost.offer()
-    }
-
-    fn keeps_records(&self) -> bool {
-        self.ost.keeps_records()
-    }
-
-    fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
-        self.ost.begin(beginning, rpc);
-    }
-
-    fn bulk_done(
-        &mut self,
-        served: ServedId,
-        result: Result<(), Errno>,
-        cx: &mut Cx<'_, '_, '_>,
-    ) -> bool {
-        self.ost.bulk_done(served, result, cx)
-    }
-
-    fn stored(&mut self, token: u64, end: Result<Outcome, StoreError>, cx: &mut Cx<'_, '_, '_>) {
-        self.ost.stored(token, end, cx);
-    }
-
-    fn recovered(&mut self, cx: &mut Cx<'_, '_, '_>) {
-        self.ost.recovered(cx);
-    }
-
-    fn left(&mut self, export: ExportId, cx: &mut Cx<'_, '_, '_>) {
-        self.ost.left(export, cx);
-    }
-
-    fn waits(&mut self, served: ServedId, export: ExportId, cx: &mut Cx<'_, '_, '_>) -> bool {
-        self.ost.waits(served, export, cx)
-    }
-
-    fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
-        self.ost.callback(fact, cx)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.ost.poll_timeout()
-    }
-
-    fn handle_timeout(&mut self, cx: &mut Cx<'_, '_, '_>) {
-        self.ost.handle_timeout(cx);
-    }
-
-    fn locks(&self) -> Option<&LockServer> {
-        self.ost.locks()
-    }
-}
 
 /// A folder, a node, and a file system with one object target on it.
 pub(crate) struct Stage {
     pub(crate) dir: PathBuf,
     pub(crate) rpc: RpcNode,
-    node: NodeHandle,
+    /// It lives as long as the file system.
+    _node: NodeHandle,
     port: u16,
     /// The first two numbers of addresses.
     net: String,
@@ -103,13 +26,20 @@ pub(crate) struct Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        // Nothing is written to the folder any more.
+        let _ = self.rpc.stop_targets();
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
 impl Stage {
-    /// `net` are the first two numbers of its addresses, which no other test has.
-    pub(crate) fn new(name: &str, net: &str, hook: Hook) -> Self {
+    /// `net` are the first two numbers of its addresses, which no other test has; `hook` gets each request of
+    /// the object target before it is served.
+    pub(crate) fn new(
+        name: &str,
+        net: &str,
+        mut hook: impl FnMut(&mut Served) + Send + 'static,
+    ) -> Self {
         let (dir, port) = (fresh::path(name), fresh::port());
         let server = format!("{net}.0.1");
         let node = NodeBuilder::new().tcp(server.parse().unwrap(), port).start().unwrap();
@@ -119,8 +49,11 @@ impl Stage {
         let site = Site::on_one_node("lfs", 1, &[nid]).unwrap();
         let ost = dir.join(OST);
         fs::create_dir_all(&ost).unwrap();
-        let hooked = Hooked { ost: Ost::new(OstLimits::default()), hook };
-        rpc.add_target(OST, hooked, Disk::open(DiskConfig::new(ost)).unwrap()).unwrap();
+        let target = Intercepted::new(Ost::new(OstLimits::default()), move |_, mut served, _| {
+            hook(&mut served);
+            Some(served)
+        });
+        rpc.add_target(OST, target, Disk::open(DiskConfig::new(ost)).unwrap()).unwrap();
         for (name, kind) in [(MGS_UUID, "mgs"), (MDT, "mdt")] {
             let dir = dir.join(name);
             fs::create_dir_all(&dir).unwrap();
@@ -128,7 +61,7 @@ impl Stage {
             let spec: TargetSpec = format!("{name}={kind}:{}", dir.display()).parse().unwrap();
             rpc.start_target(&spec, DirLock::take(&dir).unwrap()).unwrap();
         }
-        Self { dir, rpc, node, port, net: net.to_owned() }
+        Self { dir, rpc, _node: node, port, net: net.to_owned() }
     }
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {

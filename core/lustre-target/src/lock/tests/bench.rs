@@ -20,7 +20,7 @@ use ptlrpc::{
     TargetId, Tunables,
 };
 
-use super::Touching;
+use super::touching;
 use crate::lock::wire;
 use crate::store::{Store, StoreFact, StoreOrder};
 use crate::{Commit, MemoryStore, Targets, start};
@@ -631,7 +631,7 @@ fn serve(world: &mut World, seed: u64, tunables: &Tunables, mut store: MemorySto
         rpc.serve(ServiceConfig::new("cancel", request, reply, bulk)).unwrap();
         let uuid = "locks".to_owned();
         let config = TargetConfig { uuid, offer: data(), replayable: true, past: Past::default() };
-        let kind = Box::new(Touching::default());
+        let kind = touching();
         let added: TargetId =
             server.targets.add(config, kind, Box::new(Slow::new(store)), began, rpc).unwrap();
         assert_eq!(server.targets.uuid(added), Some("locks"));

@@ -13,4 +13,4 @@ mod target;
 pub use model::LockModel;
 pub(super) use program::Locking;
 pub use seen::{LockSeen, LockWant};
-pub(super) use target::Guard;
+pub(super) use target::guard;
