@@ -1,9 +1,11 @@
 //! Parameters of the request layer by the names of kernel nodes: tunables, imports, targets with their
 //! exports, services with their policies (P-120). They come and go with what they are about, so their
-//! list is made when it is asked for. `layout.rs` makes the texts, `flags.rs` has names of flags.
+//! list is made when it is asked for. `layout.rs` makes the texts, `flags.rs` has names of flags;
+//! `namespaces.rs` has the locks of targets.
 
 mod flags;
 mod layout;
+mod namespaces;
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -151,11 +153,16 @@ pub(super) fn list(control: &Control) -> Vec<ParamInfo> {
     });
     // Without a node there are none.
     let info = |(name, subject)| ParamInfo { name, writable: matches!(subject, Subject::Nrs(..)) };
-    named.unwrap_or_default().into_iter().map(info).collect()
+    let mut all: Vec<ParamInfo> = named.unwrap_or_default().into_iter().map(info).collect();
+    all.extend(namespaces::list(control));
+    all
 }
 
 /// What one says; `None`: there is none of this name.
 pub(super) fn get(control: &Control, name: &str) -> Result<Option<String>, AdminError> {
+    if name.starts_with(namespaces::DIR) {
+        return namespaces::get(control, name);
+    }
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (kinds, name) = (control.target_kinds(), name.to_owned());
     let said = control.look(None, |node| {
@@ -175,6 +182,16 @@ pub(super) fn get(control: &Control, name: &str) -> Result<Option<String>, Admin
 
 /// Writes one; `None`: there is none of this name.
 pub(super) fn set(control: &Control, name: &str, value: &str) -> Result<Option<()>, AdminError> {
+    let read_only = || {
+        let why = format_args!("{name} can be read only");
+        AdminError::errno(Errno::EACCES).because(why)
+    };
+    if name.starts_with(namespaces::DIR) {
+        return match namespaces::get(control, name)? {
+            Some(_) => Err(read_only()),
+            None => Ok(None),
+        };
+    }
     let kinds = control.target_kinds();
     let wanted = name.to_owned();
     let found = control.look(None, |node| {
@@ -188,10 +205,7 @@ pub(super) fn set(control: &Control, name: &str, value: &str) -> Result<Option<(
         Err(e) if e.errno == Errno::ENETDOWN => return Ok(None),
         Err(e) => return Err(e),
         Ok(Some(Subject::Nrs(service, parameter))) => (service, parameter),
-        Ok(Some(_)) => {
-            let why = format_args!("{name} can be read only");
-            return Err(AdminError::errno(Errno::EACCES).because(why));
-        }
+        Ok(Some(_)) => return Err(read_only()),
     };
     let value = value.to_owned();
     let set = control

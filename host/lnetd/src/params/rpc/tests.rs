@@ -287,6 +287,29 @@ mod of_a_daemon {
     }
 
     #[test]
+    fn locks_of_targets_are_counted_under_the_names_of_their_namespaces() {
+        let served = Served::start("namespaces");
+        for (kind, dir) in [("ost", "filter-t-ost"), ("lock", "lock-t-lock")] {
+            let path = served.1.join(format!("t-{kind}"));
+            let target = format!("t-{kind}={kind}:{}", path.display());
+            served.0.answer(Request::TargetAdd { target }).unwrap();
+            let names: Vec<_> = params::list_all(&served.0).into_iter().map(|p| p.name).collect();
+            for file in ["lock_count", "resource_count", "lock_timeouts", "pool.granted"] {
+                let name = format!("ldlm.namespaces.{dir}.{file}");
+                assert!(names.contains(&name), "{name}: {names:?}");
+                assert_eq!(served.get(&name).unwrap(), "0\n", "{name}");
+                assert_eq!(served.set(&name, "1"), Err(Errno::EACCES));
+            }
+            let volume = served.get(&format!("ldlm.namespaces.{dir}.pool.server_lock_volume"));
+            assert!(volume.unwrap().trim().parse::<u64>().unwrap() > 0);
+        }
+        // One without locks has none.
+        assert_eq!(served.get("ldlm.namespaces.kv-kv-1.lock_count"), Err(Errno::ENOENT));
+        served.0.answer(Request::LnetUnconfigure).unwrap();
+        assert_eq!(served.get("ldlm.namespaces.filter-t-ost.lock_count"), Err(Errno::ENOENT));
+    }
+
+    #[test]
     fn parameters_come_with_what_they_are_about_and_go_with_it() {
         let served = Served::start("list");
         let names: Vec<_> = params::list_all(&served.0).into_iter().map(|p| p.name).collect();
