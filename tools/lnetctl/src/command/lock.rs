@@ -1,6 +1,7 @@
-//! `lock show`, `lock dump`, `lock break`, `namespace show`: the locks of this node's targets.
+//! `lock show`, `lock dump`, `lock break`, `explain lock`, `namespace show`: the locks of this node's
+//! targets.
 
-use lnet_admin::{ClientError, LockSelection, Reply, Request};
+use lnet_admin::{ClientError, LockSelection, LockSnapshot, Reply, Request};
 use lnet_config::Style;
 
 use super::connection::list;
@@ -12,6 +13,7 @@ use crate::{Session, show};
 
 const SHOW: Place = Place::library("show", "lock");
 const BREAK: Place = Place::library("break", "lock");
+const EXPLAIN: Place = Place::library("explain", "lock");
 const NAMESPACE: Place = Place::library("show", "namespace");
 
 pub(crate) fn show(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
@@ -26,19 +28,52 @@ pub(crate) fn dump(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
 }
 
 fn pages(session: &mut Session<'_>, which: &LockSelection) -> i32 {
-    let (mut from, mut first) = (None, true);
+    let mut first = true;
+    let each = |session: &mut Session<'_>, locks: &[LockSnapshot]| {
+        list(session, show::lock::locks(locks), &mut first);
+    };
+    match each_page(session, which, each) {
+        Ok(()) => 0,
+        Err(e) => failed(session, SHOW, &e),
+    }
+}
+
+/// Asks for all pages, and hands each on.
+fn each_page(
+    session: &mut Session<'_>,
+    which: &LockSelection,
+    mut each: impl FnMut(&mut Session<'_>, &[LockSnapshot]),
+) -> Result<(), ClientError> {
+    let mut from = None;
     loop {
-        let page = match session.ask(&Request::LockShow { which: which.clone(), from }) {
-            Ok(Reply::Locks(page)) => page,
-            Ok(_) => return failed(session, SHOW, &ClientError::Unexpected),
-            Err(e) => return failed(session, SHOW, &e),
+        let page = match session.ask(&Request::LockShow { which: which.clone(), from })? {
+            Reply::Locks(page) => page,
+            _ => return Err(ClientError::Unexpected),
         };
-        list(session, show::lock::locks(&page.locks), &mut first);
+        each(session, &page.locks);
         match page.next {
             next @ Some(_) if next > from => from = next,
-            _ => return 0,
+            _ => return Ok(()),
         }
     }
+}
+
+/// `explain lock NAME`.
+pub(crate) fn explain(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let [name] = args.operands.as_slice() else {
+        return session.lacks("please name what is locked, as lock show does");
+    };
+    let mut locks = Vec::new();
+    let which = LockSelection::Named(name.clone());
+    if let Err(e) = each_page(session, &which, |_, page| locks.extend_from_slice(page)) {
+        return failed(session, EXPLAIN, &e);
+    }
+    if session.json {
+        list(session, show::lock::locks(&locks), &mut true);
+        return 0;
+    }
+    session.out.push_str(&show::lock::explanation(name, &locks));
+    0
 }
 
 pub(crate) fn break_lock(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {

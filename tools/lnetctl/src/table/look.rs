@@ -1,6 +1,6 @@
 //! Commands: looking at a node: counters, reasons, faults found.
 
-use crate::command::{debug, explain, stats};
+use crate::command::{debug, explain, lock, stats};
 use crate::{doctor, shell, top};
 
 use super::{Command, Entry, Group, NO_OPERANDS, flag, value};
@@ -115,15 +115,26 @@ pub(super) const EXPLAIN: Entry = Entry::Both(
         help_code: 0,
         run: explain::explain,
     },
-    &[Entry::Command(Command {
-        name: "import",
-        path: "explain import",
-        options: &[],
-        operands: ("NAME", 1),
-        summary: "show where the imports of a target or client would connect, and why",
-        help_code: 1,
-        run: explain::import,
-    })],
+    &[
+        Entry::Command(Command {
+            name: "import",
+            path: "explain import",
+            options: &[],
+            operands: ("NAME", 1),
+            summary: "show where the imports of a target or client would connect, and why",
+            help_code: 1,
+            run: explain::import,
+        }),
+        Entry::Command(Command {
+            name: "lock",
+            path: "explain lock",
+            options: &[],
+            operands: ("NAME", 1),
+            summary: "show who waits for the locks on NAME, for whom, and until when",
+            help_code: 1,
+            run: lock::explain,
+        }),
+    ],
 );
 
 pub(super) const TOP: Entry = Entry::Command(Command {

@@ -69,7 +69,7 @@ impl Command {
         matches!(
             last,
             Some("show" | "list" | "export" | "ping" | "discover" | "recovery" | "timers")
-        ) || matches!(self.path, "import" | "explain import")
+        ) || matches!(self.path, "import" | "explain import" | "explain lock")
     }
 
     /// What it is for and how it is called.
