@@ -88,11 +88,11 @@ impl Servers {
         Ok(())
     }
 
-    /// Ends all.
+    /// Ends all, the last first: each stands by for the one before, and would take its target over.
     ///
     /// # Errors
     /// One does not end.
     pub(super) fn stop(mut self) -> Result<()> {
-        self.running.iter_mut().try_for_each(Server::stop)
+        self.running.iter_mut().rev().try_for_each(Server::stop)
     }
 }
