@@ -333,14 +333,19 @@ impl Lock {
     pub fn watch(&self) -> LockWatch {
         LockWatch(self.granted.lost.clone())
     }
+
+    /// What learns on another thread that another client wants the lock.
+    pub fn watch_wanted(&self) -> LockWatch {
+        LockWatch(self.granted.wanted.clone())
+    }
 }
 
-/// Learns that a lock is lost, or was given back.
+/// Learns on another thread that a lock is lost, or wanted, or was given back.
 #[derive(Clone, Debug)]
 pub struct LockWatch(Receiver<()>);
 
 impl LockWatch {
-    /// Waits on this thread until the lock is lost or given back.
+    /// Waits on this thread until that happens, or the lock is given back.
     pub fn blocking(&self) {
         let _ = self.0.recv_blocking();
     }

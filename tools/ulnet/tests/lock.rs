@@ -235,6 +235,22 @@ impl Drop for Daemon {
 }
 
 #[test]
+fn command_that_keeps_a_wanted_lock_is_warned_and_loses_it_when_the_time_ends() {
+    let server = Server::start(15, &["--at-max", "2", "--ldlm-enqueue-min", "2"]);
+    let (mut holder, _out) = server.holder(2, &["--resource", "jobs/42"]);
+    let (out, err, code) = server.run(3, &["--resource", "jobs/42", "--", "echo", "mine"]);
+    assert_eq!((code, out.as_str()), (Some(0), "mine\n"), "{err}");
+    // A wait closes what is still here, and the command would end by that.
+    let _open = holder.stdin.take();
+    let said: Vec<String> =
+        BufReader::new(holder.stderr.take().unwrap()).lines().map_while(Result::ok).collect();
+    assert_eq!(holder.wait().unwrap().code(), Some(75), "{said:?}");
+    let [wanted, lost] = &said[..] else { panic!("{said:?}") };
+    assert!(wanted.contains("another client waits"), "{wanted}");
+    assert!(lost.contains("the lock is lost"), "{lost}");
+}
+
+#[test]
 fn locks_of_a_daemon_are_shown_and_a_broken_one_goes_to_the_client_that_waits() {
     let daemon = Daemon::start();
     assert_eq!(daemon.says(&["lock", "show"]), "");
@@ -262,6 +278,8 @@ fn locks_of_a_daemon_are_shown_and_a_broken_one_goes_to_the_client_that_waits() 
     assert_ne!(of(0, "client"), of(1, "client"));
     assert_eq!(daemon.shown(&["jobs/42", "--target", "other"]), [] as [serde_json::Value; 0]);
     let number = format!("{:#x}", of(0, "lock").as_u64().unwrap());
+    let text = daemon.says(&["ctl", "explain", "lock", "jobs/42"]);
+    assert!(text.contains("waits for ") && text.contains("its client evicted within "), "{text}");
     let text = daemon.says(&["lock", "show", "jobs/42"]);
     assert!(text.starts_with(&format!("locks jobs/42\n  {number} EX")), "{text}");
     assert!(text.contains(&format!(", waits for {number}\n")), "{text}");

@@ -39,6 +39,9 @@ const NOT_FOUND: u8 = 127;
     The command finds the fencing number of the lock in ULNET_FENCE (modes EX and PW) and the name in \
     ULNET_RESOURCE. A lock that is lost may belong to another holder since an unknown time: what must \
     not be written by two compares the number where it is written.\n\n\
+    A lock that another client wants is lost as well if the command keeps it for longer than the server \
+    allows, 100 s or more by default, however alive it is: for longer commands that others wait for, set \
+    --ldlm-enqueue-min of 'ulnet serve' (ldlm_enqueue_min of a daemon) above the longest of them.\n\n\
     SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 go to the command; SIGINT and SIGQUIT are left to it.\n\n\
     Examples:\n  \
     ulnet lock run --resource jobs/42 --server 10.0.0.1@tcp,10.0.0.2@tcp -- ./nightly.sh\n  \
@@ -95,6 +98,7 @@ fn mode(text: &str) -> Result<Mode> {
 enum Happened {
     Signal(i32),
     Lock(Result<Lock, LocksError>),
+    Wanted,
     Lost,
     Ended(std::io::Result<ExitStatus>),
 }
@@ -241,7 +245,8 @@ fn under(
     };
     let ended = tx.clone();
     thread::spawn(move || ended.send(Happened::Ended(child.wait())));
-    watch(lock.watch(), tx.clone());
+    watch(lock.watch(), Happened::Lost, tx.clone());
+    watch(lock.watch_wanted(), Happened::Wanted, tx.clone());
     let mut kill_at = None;
     loop {
         let happened = match kill_at {
@@ -272,6 +277,13 @@ fn under(
                 send(Signal::TERM);
                 kill_at = Some(Instant::now() + Duration::from_secs(options.kill_after));
             }
+            // The end of the lock ends both watches.
+            Happened::Wanted if !account.lost && !lock.is_lost() => {
+                eprintln!(
+                    "ulnet lock: {resource}: another client waits for the lock, which is lost if the \
+                     command keeps it for longer than the server allows"
+                );
+            }
             Happened::Signal(SIGTERM) => send(Signal::TERM),
             Happened::Signal(SIGHUP) => send(Signal::HUP),
             Happened::Signal(SIGUSR1) => send(Signal::USR1),
@@ -281,11 +293,11 @@ fn under(
     }
 }
 
-fn watch(watch: LockWatch, tx: Sender<Happened>) {
+fn watch(watch: LockWatch, happened: Happened, tx: Sender<Happened>) {
     thread::spawn(move || {
         watch.blocking();
         // The command may have ended before.
-        let _ = tx.send(Happened::Lost);
+        let _ = tx.send(happened);
     });
 }
 
