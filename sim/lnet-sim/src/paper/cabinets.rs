@@ -143,22 +143,36 @@ pub struct CabinetSize {
     pub clients: u32,
     /// Routers.
     pub routers: u32,
-    /// Servers.
+    /// Servers of each file system.
     pub servers: u32,
     /// Targets on them.
     pub targets: u32,
+    /// File systems that each client has mounted.
+    pub file_systems: u32,
 }
 
 impl CabinetSize {
     /// As the files have it.
-    pub const TENTH: Self = Self { clients: 355, routers: 4, servers: 2, targets: 4 };
+    pub const TENTH: Self =
+        Self { clients: 355, routers: 4, servers: 2, targets: 4, file_systems: 1 };
     /// All 3,648 slots of the cabinets.
-    pub const FULL: Self = Self { clients: 3611, routers: 32, servers: 8, targets: 32 };
+    pub const FULL: Self =
+        Self { clients: 3611, routers: 32, servers: 8, targets: 32, file_systems: 1 };
 
     /// Names for which clients compete, on each target: one in twenty clients holds a lock that another
     /// wants.
     fn names(self) -> u32 {
-        (self.clients * 3 / self.targets).max(1)
+        (self.clients * 3 / self.all_targets()).max(1)
+    }
+
+    /// Targets of all file systems.
+    const fn all_targets(self) -> u32 {
+        self.targets * self.file_systems
+    }
+
+    /// Servers of all file systems.
+    const fn all_servers(self) -> u32 {
+        self.servers * self.file_systems
     }
 }
 
@@ -167,7 +181,8 @@ fn text(event: &CabinetEvent, size: CabinetSize) -> Option<String> {
     let (before, rest) = event.text.split_once("[[target]]")?;
     let (_, after) = rest.split_once("[[client]]")?;
     let mut text = before.to_owned();
-    for n in 0..size.targets {
+    // Those of one file system stand together, on servers of their own.
+    for n in 0..size.all_targets() {
         let server = n * size.servers / size.targets + 1;
         let _ = write!(
             text,
@@ -187,14 +202,14 @@ pub fn cabinets(event: &CabinetEvent, arm: &Arm, size: CabinetSize) -> Result<Sc
         .iter()
         .map(|(place, value)| Change::new(place, value))
         .collect::<Result<Vec<_>, _>>()?;
-    let targets: Vec<String> = (0..size.targets).map(|n| format!("\"ost-{n}\"")).collect();
+    let targets: Vec<String> = (0..size.all_targets()).map(|n| format!("\"ost-{n}\"")).collect();
     changes.push(Change::new("workload.0.names", &size.names().to_string())?);
     changes.push(Change::new("workload.0.to", &format!("[{}]", targets.join(", ")))?);
     let count = |name: &str, n| (name.to_owned(), n);
     let counts = [
         count("client", size.clients),
         count("router", size.routers),
-        count("server", size.servers),
+        count("server", size.all_servers()),
     ];
     let text = text(event, size).ok_or("a text without targets")?;
     parse_changed(event.file, &text, &counts, &changes).map_err(|e| e.to_string())

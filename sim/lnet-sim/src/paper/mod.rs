@@ -1,7 +1,7 @@
 //! What the paper on time-outs of Lustre says, played: small worlds in virtual time, each with the one
 //! figure that it is there for. Held by tests; `ulnet sim paper` prints it.
 //!
-//! `cabinets.rs` has the whole site, `site.rs` any site before and after an advice (`watch.rs` counts what
+//! `cabinets.rs` has the whole site, `span.rs` how long clients of it need to reconnect, `site.rs` any site before and after an advice (`watch.rs` counts what
 //! events cost both), `rpc.rs` the request layer, `locks.rs` locks and evictions (its worlds stand in
 //! `stage.rs`), `routers.rs` LNet alone, `drivers.rs` the drivers below it.
 
@@ -11,6 +11,7 @@ mod locks;
 mod routers;
 mod rpc;
 mod site;
+mod span;
 mod stage;
 mod sweeps;
 mod watch;
@@ -24,6 +25,7 @@ pub use locks::paper_locks;
 pub use routers::paper_routers;
 pub use rpc::paper_rpc;
 pub use site::{Proof, ProofEvent, prove};
+pub use span::{SpanRow, span_sweep};
 pub use sweeps::paper_sweeps;
 pub use watch::{SITE_HEAD, SiteRun, SiteSecond};
 

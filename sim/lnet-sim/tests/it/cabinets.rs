@@ -5,6 +5,7 @@ use core::time::Duration;
 use lnet_sim::{ARMS, CabinetSize, EVENTS, SiteRun, cabinets, play_cabinets, unmet};
 
 const SMALL: CabinetSize = CabinetSize { clients: 16, ..CabinetSize::TENTH };
+const TWO: CabinetSize = CabinetSize { file_systems: 2, ..CabinetSize::TENTH };
 
 /// Plays an event in an arm, by their names.
 fn play(event: &str, arm: &str) -> SiteRun {
@@ -21,14 +22,16 @@ fn play(event: &str, arm: &str) -> SiteRun {
 fn each_event_is_a_scenario_in_each_arm() {
     for event in &EVENTS {
         for arm in &ARMS {
-            for size in [CabinetSize::TENTH, CabinetSize::FULL] {
+            for size in [CabinetSize::TENTH, CabinetSize::FULL, TWO] {
+                let [targets, servers] =
+                    [size.targets, size.servers].map(|each| each * size.file_systems);
                 let read = cabinets(event, arm, size).unwrap();
-                assert_eq!(read.rpc.targets.len(), size.targets as usize, "{}", event.file);
+                assert_eq!(read.rpc.targets.len(), targets as usize, "{}", event.file);
                 let of = |name| read.world.groups.iter().find(|g| g.name == name).unwrap().count;
                 let counts = (of("client"), of("router"), of("server"));
-                assert_eq!(counts, (size.clients, size.routers, size.servers));
+                assert_eq!(counts, (size.clients, size.routers, servers));
                 let loads = read.rpc.loads.iter().map(|load| load.to.len());
-                assert_eq!(loads.sum::<usize>(), size.targets as usize, "{}", arm.name);
+                assert_eq!(loads.sum::<usize>(), targets as usize, "{}", arm.name);
             }
         }
     }

@@ -10,9 +10,10 @@ use super::Text;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Options {
-    /// How many seeds each event of the nineteen cabinets is played with in each arm.
+    /// How many seeds each event of the nineteen cabinets is played with in each arm, and each site of
+    /// `span`.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
+    pub(super) seeds: u64,
 
     /// How many clients the cabinets have; a tenth of the site without it.
     #[arg(long, value_name = "N", conflicts_with = "full", value_parser = clap::value_parser!(u32).range(1..=100_000))]

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lnet_sim::{
-    LossRow, PaperRow, Unit, loss_sweep, paper_drivers, paper_locks, paper_routers, paper_rpc,
-    paper_sweeps,
+    LossRow, PaperRow, SpanRow, Unit, loss_sweep, paper_drivers, paper_locks, paper_routers,
+    paper_rpc, paper_sweeps, span_sweep,
 };
 use lustre_tuning::EnqueueMin;
 use lustre_tuning::log::Reader;
@@ -55,6 +55,8 @@ enum Part {
     Sweeps,
     /// Calls while 0 to 5 % of all messages are lost.
     Loss,
+    /// How long clients need to reconnect after quiesces, by clients, targets and file systems.
+    Span,
     /// Nineteen cabinets in three events and four arms.
     Cabinets,
 }
@@ -127,6 +129,10 @@ impl Paper {
                 text.line(&row.to_string());
             }
         }
+        if wanted(Part::Span) {
+            text.gap();
+            holds &= span(&mut text, self.cabinets.seeds);
+        }
         let mut site = Vec::new();
         if wanted(Part::Cabinets) {
             text.gap();
@@ -145,6 +151,16 @@ impl Paper {
 /// To standard output; a reader that has gone away is no error of ours.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// The sweep of sites; whether each could be played.
+fn span(text: &mut Text, seeds: u64) -> bool {
+    text.line(SpanRow::HEAD);
+    let played = span_sweep(seeds, |row| text.line(&row.to_string()));
+    if let Err(why) = &played {
+        text.line(why);
+    }
+    played.is_ok()
 }
 
 /// Nothing is played: what the formula and the analyser say.
