@@ -45,7 +45,7 @@ fn whose(lock: &LockSnapshot) -> String {
     format!("{}{part} of client {}{at}", lock.mode, lock.client)
 }
 
-/// Who waits for the locks on a name, for whom, and until when: a line for each lock that waits, and
+/// Who waits for the locks on a name, behind which locks, and until when: a line for each lock that waits, and
 /// one for each that it waits for; without such locks, who has the name.
 pub(crate) fn explanation(name: &str, locks: &[LockSnapshot]) -> String {
     let secs = |ms: u64| ms / 1000;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn explanation_says_who_waits_for_whom_and_until_when() {
+    fn explanation_says_who_waits_behind_which_locks_and_until_when() {
         assert_eq!(explanation("jobs/42", &[]), "no lock on jobs/42\n");
         let nid = Some("10.0.0.7@tcp".parse().unwrap());
         let held = LockSnapshot { nid, ..lock("a", "granted") };

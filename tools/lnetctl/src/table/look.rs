@@ -130,7 +130,7 @@ pub(super) const EXPLAIN: Entry = Entry::Both(
             path: "explain lock",
             options: &[],
             operands: ("NAME", 1),
-            summary: "show who waits for the locks on NAME, for whom, and until when",
+            summary: "show who waits for the locks on NAME, behind which locks, and until when",
             help_code: 1,
             run: lock::explain,
         }),
