@@ -118,7 +118,7 @@ impl Served {
     }
 }
 
-/// A service that is not able to keep up. Its text is the line for the log.
+/// A service that is not able to keep up (PA-156). Its text is the line for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
     /// The service.
@@ -146,9 +146,9 @@ impl fmt::Display for Behind {
         let (waited, late) = (waited.as_secs(), late.as_secs());
         write!(
             f,
-            "service {name}: not able to keep up: {opcode} x{xid} of {client} waits for {waited} s, its \
-             deadline passed {late} s ago, {dropped} dropped; raise at_early_margin or the slots of \
-             the service"
+            "{name}: This server is not able to keep up with request traffic (cpu-bound). {opcode} \
+             x{xid} of {client} waits for {waited} s, its deadline passed {late} s ago, {dropped} \
+             dropped; raise at_early_margin or the slots of the service"
         )
     }
 }

@@ -185,6 +185,7 @@ mod tests {
                 "Lustre: fs-MDT0000-mdc-ffff88: Connection restored to 10.0.0.1@tcp (at 10.0.0.1@tcp)",
                 restored("fs-MDT0000"),
             ),
+            ("INFO rpc: Connection restored to log-1 (at 10.0.0.1@tcp)", restored("log-1")),
             ("INFO rpc: log-1: connection to 10.0.0.1@tcp restored", restored("log-1")),
             (
                 "Lustre: fs-OST0000-osc-ffff88: Connection to fs-OST0000 (at 10.0.0.1@tcp) was lost; in \

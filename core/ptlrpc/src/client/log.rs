@@ -16,7 +16,7 @@ pub enum LogLine {
         /// The node.
         nid: Nid,
     },
-    /// A connection is in use again.
+    /// A connection is in use again (PA-158).
     Restored {
         /// Uuid of the target.
         target: String,
@@ -79,7 +79,9 @@ impl fmt::Display for LogLine {
             Self::Lost { target, nid } => {
                 write!(f, "{target}: connection to {nid} lost; calls wait for a new one")
             }
-            Self::Restored { target, nid } => write!(f, "{target}: connection to {nid} restored"),
+            Self::Restored { target, nid } => {
+                write!(f, "Connection restored to {target} (at {nid})")
+            }
             Self::Evicted { target, nid } => {
                 write!(f, "{target}: evicted by {nid}; calls under way fail, locks are void")
             }
@@ -118,6 +120,10 @@ mod tests {
             (
                 LogLine::Lost { target: target(), nid },
                 "log-1: connection to 10.0.0.1@tcp lost; calls wait for a new one",
+            ),
+            (
+                LogLine::Restored { target: target(), nid },
+                "Connection restored to log-1 (at 10.0.0.1@tcp)",
             ),
             (
                 LogLine::LostCommits { target: target(), known: 9, now: 7 },

@@ -125,8 +125,8 @@ fn a_deadline_that_passed_before_its_early_reply_is_a_line_in_the_log() {
         .filter_map(|event| if let Event::Behind(b) = event { Some(b.to_string()) } else { None })
         .collect();
     let expected = format!(
-        "service log: not able to keep up: {APPEND} x{xid} of client-1 waits for 13 s, its deadline \
-         passed 2 s ago, 0 dropped; raise at_early_margin or the slots of the service"
+        "log: This server is not able to keep up with request traffic (cpu-bound). {APPEND} \
+         x{xid} of client-1 waits for 13 s, its deadline passed 2 s ago, 0 dropped; raise at_early_margin or the slots of the service"
     );
     assert_eq!(lines, [expected]);
 }
