@@ -31,6 +31,9 @@ pub struct TargetSnapshot {
     pub last_transno: u64,
     /// Highest transaction that is committed.
     pub committed: u64,
+    /// Transactions since its start that are not committed.
+    #[serde(default)]
+    pub uncommitted: u64,
     /// Its recovery after the last start, if it had anything to recover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoverySnapshot>,

@@ -34,6 +34,7 @@ pub(crate) fn target(
         clients: view.map_or(0, |view| view.clients as u64),
         last_transno: view.map_or(0, |view| view.last_transno),
         committed: view.map_or(0, |view| view.committed),
+        uncommitted: view.map_or(0, |view| view.uncommitted),
         recovery,
     }
 }

@@ -79,6 +79,12 @@ pub(super) const fn next_epoch(last: u64) -> u64 {
     ((last >> 32).saturating_add(1)) << 32
 }
 
+/// How many transactions up to `last` are above `committed`. Numbers of an earlier epoch count none:
+/// they are not consecutive with those of this one.
+pub(super) fn uncommitted(last: u64, committed: u64) -> u64 {
+    last.saturating_sub(committed.max(last >> 32 << 32))
+}
+
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) config: TargetConfig,
@@ -92,4 +98,19 @@ pub(crate) struct Target {
     pub(crate) lock_volume: (u64, u32),
     /// Another node is about to serve it: each request is refused (P-106, P-109).
     pub(crate) failed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transactions_of_an_earlier_epoch_are_not_counted_as_uncommitted() {
+        let epoch = next_epoch(7);
+        for (last, committed, wanted) in
+            [(epoch, 0, 0), (epoch, 7, 0), (epoch + 3, 7, 3), (epoch + 3, epoch + 1, 2), (7, 9, 0)]
+        {
+            assert_eq!(uncommitted(last, committed), wanted, "{last:#x} {committed:#x}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use lustre_wire::{Body, ConnectData};
 use super::Server;
 use super::nrs::{Head, PolicyKind};
 use super::recovery::RecoveryStage;
+use super::target::uncommitted;
 use crate::estimate::Estimate;
 use crate::histogram::Histogram;
 use crate::table::{ExportId, ServedId, ServiceId, TargetId};
@@ -75,6 +76,8 @@ pub struct TargetView {
     pub last_transno: u64,
     /// Highest transaction that is committed.
     pub committed: u64,
+    /// Transactions of this start of the target that are not committed.
+    pub uncommitted: u64,
     /// Its recovery; `None` if it had nothing to recover.
     pub recovery: Option<RecoveryView>,
 }
@@ -229,6 +232,7 @@ impl Server {
             clients: clients.get(&id).copied().unwrap_or_default(),
             last_transno: t.last,
             committed: t.committed,
+            uncommitted: uncommitted(t.last, t.committed),
             recovery: self.recovery_view(id, now),
         };
         self.targets.iter().map(view).collect()

@@ -260,6 +260,7 @@ fn targets_services_and_faults_are_shown_and_nothing_is_shown_of_none() {
         clients: 1,
         last_transno: 5,
         committed: 4,
+        uncommitted: 1,
         recovery: None,
     };
     let (out, ..) = run("target show", vec![Reply::Targets(vec![target])]);

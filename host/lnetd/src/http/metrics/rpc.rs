@@ -92,7 +92,7 @@ fn of_targets(targets: &[TargetSnapshot]) -> [Family; 4] {
         up.add(&labels, u32::from(target.state == "serving"));
         recovers.add(&labels, u32::from(target.state == "recovering"));
         clients.add(&labels, target.clients as f64);
-        open.add(&labels, target.last_transno.saturating_sub(target.committed) as f64);
+        open.add(&labels, target.uncommitted as f64);
     }
     [up, recovers, clients, open]
 }

@@ -134,6 +134,7 @@ fn rpc_picture() -> RpcPicture {
         clients: 3,
         last_transno: 9,
         committed: 7,
+        uncommitted: 2,
         recovery: None,
     };
     let (mut space, mut stats) = (SpaceView::default(), LockStats::default());

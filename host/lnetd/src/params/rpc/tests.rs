@@ -214,6 +214,7 @@ fn recovery_of_a_target_is_laid_out_as_on_kernel_nodes() {
         clients: 2,
         last_transno: 7,
         committed: 7,
+        uncommitted: 0,
         recovery,
     };
     let clock = Clock { now: Instant::from_secs(1000), wall: 5000 };
