@@ -119,7 +119,7 @@ impl NodeBuilder {
             }
         }
         for (net, name) in self.ib {
-            let failed = |source| NiError::Ib { nid: Nid::ANY, source };
+            let failed = |reason| NiError::Ib { nid: Nid::ANY, reason };
             let table = stack.interfaces().unwrap_or_default();
             let (interface, ip) = ib::resolve(&name, &table).map_err(failed)?;
             stack.add_ib_ni(IbNi { interface, ..IbNi::new(Nid::from_ip(net, ip)) })?;

@@ -224,20 +224,20 @@ pub enum NiError {
         errno: Errno,
     },
     /// The driver could not start on it.
-    #[error("{nid}: {source}")]
+    #[error("{nid}: {reason}")]
     Driver {
         /// The interface.
         nid: Nid,
-        /// What it says.
-        source: StartError,
+        /// What it says. Part of the text, and so no source of it.
+        reason: StartError,
     },
     /// The RDMA driver could not start on it.
-    #[error("{nid}: {source}")]
+    #[error("{nid}: {reason}")]
     Ib {
         /// The interface.
         nid: Nid,
         /// What it says.
-        source: IbError,
+        reason: IbError,
     },
     /// The TCP driver is settled already.
     #[error("the TCP driver is at work already: its settings are fixed")]
@@ -265,8 +265,8 @@ impl NiError {
     pub fn errno(&self) -> Errno {
         match self {
             Self::Refused { errno, .. } => *errno,
-            Self::Driver { source, .. } => source.errno(),
-            Self::Ib { source, .. } => source.errno(),
+            Self::Driver { reason, .. } => reason.errno(),
+            Self::Ib { reason, .. } => reason.errno(),
             Self::System(source) => Errno(source.raw_os_error().unwrap_or(Errno::EIO.0)),
             Self::NotTcp(_) | Self::Port { .. } => Errno::EINVAL,
             Self::TcpEnabled => Errno::EBUSY,

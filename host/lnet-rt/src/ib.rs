@@ -115,7 +115,7 @@ impl Stack {
     /// [`NiError`], without any effect. On a machine without RDMA it says what is missing.
     pub fn add_ib_ni(&mut self, new: IbNi) -> Result<NiId, NiError> {
         let IbNi { nid, interface, tunables, config, tos, timeout, pinned_max, cpts } = new;
-        let failed = |source: IbError| NiError::Ib { nid, source };
+        let failed = |reason: IbError| NiError::Ib { nid, reason };
         let of_rdma = nid.ip().filter(|_| nid.net().kind == NetType::O2IB);
         let Some(IpAddr::V4(addr)) = of_rdma else { return Err(failed(IbError::NotRdma)) };
         let limit = timeout.unwrap_or_else(|| self.node().tunables().lnd_timeout());

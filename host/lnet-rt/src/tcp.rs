@@ -164,9 +164,9 @@ impl Stack {
         };
         let now = self.tick();
         let started = self.tcp_mut().map(|tcp| tcp.ni_start(now, start));
-        if let Some(Err(source)) = started {
+        if let Some(Err(reason)) = started {
             self.unmake(ni, nid);
-            return Err(NiError::Driver { nid, source });
+            return Err(NiError::Driver { nid, reason });
         }
         if timeout.is_none() {
             self.follows_node.push(ni);
@@ -220,7 +220,7 @@ impl Stack {
         let slot = self.drivers.get_mut(usize::from(id.0));
         if let Some(Lnd::Sock(tcp)) = slot.map(|slot| &mut slot.driver) {
             tcp.ni_block(now, ni, blocked, &mut self.node)
-                .map_err(|source| NiError::Driver { nid: Nid::ANY, source })?;
+                .map_err(|reason| NiError::Driver { nid: Nid::ANY, reason })?;
         }
         self.unfinished = true;
         Ok(())

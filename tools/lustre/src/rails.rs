@@ -139,6 +139,16 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_cannot_be_listened_on_is_named_with_one_reason() {
+        // Of the documentation's network: no machine has it.
+        let rails = [("tcp".parse().unwrap(), "192.0.2.1".parse().unwrap())];
+        let e = start(&rails, 7998, &Routes::default(), "test").err().map(|e| format!("{e:#}"));
+        let e = e.unwrap_or_default();
+        assert!(e.starts_with("cannot use 192.0.2.1 port 7998"), "{e}");
+        assert_eq!(e.matches("can't listen on 192.0.2.1:7998").count(), 1, "{e}");
+    }
+
+    #[test]
     fn gateway_on_no_network_of_the_node_is_refused() {
         let routes = Routes { routes: vec!["tcp1=10.0.0.9@tcp2".parse().unwrap()] };
         let rails = [("tcp".parse().unwrap(), "127.98.0.1".parse().unwrap())];
