@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
-use lnet_rt::{Net, Nid, NodeHandle};
+use lnet_rt::{Errno, Net, Nid, NodeHandle};
 use lustre_rt::{CallError, Import, KEY_MAX, KvClient, KvError, RpcError, RpcNode, Tunables};
 
 use crate::ping::{client_uuid, said, source_towards};
@@ -126,6 +126,22 @@ pub(crate) fn with<R>(
 }
 
 /// Why a call over an import failed, with what the import has met.
+/// The same for a command about one key.
+///
+/// # Errors
+/// The target has no such key, and as [`with`].
+pub(crate) fn with_key<R>(
+    options: &Access,
+    key: &str,
+    f: impl FnOnce(&KvClient) -> Result<R, KvError>,
+) -> Result<R> {
+    let found = with(options, |kv| match f(kv) {
+        Err(KvError::Rpc(RpcError::Call(CallError::Refused(Errno::ENOENT)))) => Ok(None),
+        result => result.map(Some),
+    })?;
+    found.ok_or_else(|| anyhow!("{}: no key '{key}'", options.target.name))
+}
+
 pub(crate) fn explain(import: &Import, target: &Target, way: &Way, e: &RpcError) -> anyhow::Error {
     match e {
         RpcError::Call(CallError::LimitPassed) => {

@@ -20,10 +20,11 @@ pub(crate) struct Options {
 /// Runs the command.
 ///
 /// # Errors
-/// There is no such key, and as [`client::with`].
+/// As [`client::with_key`].
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let info = client::with(&options.client, |kv| kv.del(options.key.as_bytes()))?;
-    if options.client.way.json {
+    let Options { client, key } = options;
+    let info = client::with_key(client, key, |kv| kv.del(key.as_bytes()))?;
+    if client.way.json {
         println!("{:#}", json!({ "previous": info.previous }));
     }
     Ok(())

@@ -28,10 +28,10 @@ pub(crate) struct Options {
 /// Runs the command.
 ///
 /// # Errors
-/// There is no such key, the file can't be written, and as [`client::with`].
+/// The file can't be written, and as [`client::with_key`].
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { client, key, output } = options;
-    let (info, value) = client::with(client, |kv| kv.get(key.as_bytes()))?;
+    let (info, value) = client::with_key(client, key, |kv| kv.get(key.as_bytes()))?;
     if let Some(path) = output {
         std::fs::write(path, &value).with_context(|| path.display().to_string())?;
     }
