@@ -1,6 +1,6 @@
 //! `ulnet rpc cas`: stores a value if the key has the expected version.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use lustre_rt::InfoFlags;
 use serde_json::json;
@@ -25,11 +25,12 @@ pub(crate) struct Options {
     expect: u64,
 }
 
-fn version(text: &str) -> Result<u64, std::num::ParseIntError> {
-    match text.strip_prefix("0x") {
+fn version(text: &str) -> Result<u64> {
+    let number = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
-    }
+    };
+    number.map_err(|_| anyhow!("expected a version such as 0 or 0x100000005"))
 }
 
 /// Runs the command.
@@ -50,4 +51,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bail!("key '{key}' has version {:#x}, expected {expect:#x}", info.version);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_decimal_or_hexadecimal() {
+        for (text, wanted) in [("0", 0), ("17", 17), ("0x100000005", 0x1_0000_0005)] {
+            assert_eq!(version(text).unwrap(), wanted);
+        }
+        for text in ["", "x", "0x", "-1", "0x1ffffffffffffffff"] {
+            let e = version(text).unwrap_err().to_string();
+            assert_eq!(e, "expected a version such as 0 or 0x100000005", "'{text}'");
+        }
+    }
 }
