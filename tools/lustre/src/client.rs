@@ -74,13 +74,12 @@ pub(crate) fn nid(text: &str) -> Result<Nid> {
 
 /// The addresses to send from. Beside a server on the loopback, which has the port, it is another one
 /// of that network.
-fn sources(target: &Target, way: &Way) -> Result<Vec<(Net, IpAddr)>> {
-    let first = target.nids.first().copied().ok_or_else(|| anyhow!("expected a NID"))?;
-    let net = first.net();
-    if !way.source.is_empty() {
-        return Ok(way.source.iter().map(|source| source.on(net)).collect());
+pub(crate) fn sources(to: Nid, given: &[Source], port: u16) -> Result<Vec<(Net, IpAddr)>> {
+    let net = to.net();
+    if !given.is_empty() {
+        return Ok(given.iter().map(|source| source.on(net)).collect());
     }
-    let found = source_towards(first, way.port)?;
+    let found = source_towards(to, port)?;
     if found.is_loopback() && found.is_ipv4() {
         let [.., c, d] = std::process::id().to_be_bytes();
         return Ok(vec![(net, Ipv4Addr::new(127, 127, c, d.max(1)).into())]);
@@ -99,7 +98,9 @@ pub(crate) fn node_with(
     way: &Way,
     tunables: Tunables,
 ) -> Result<(NodeHandle, RpcNode)> {
-    let node = rails::start(&sources(target, way)?, way.port, &way.routes, "rpc")?;
+    let to = target.nids.first().copied().ok_or_else(|| anyhow!("expected a NID"))?;
+    let rails = sources(to, &way.source, way.port)?;
+    let node = rails::start(&rails, way.port, &way.routes, "rpc")?;
     let rpc = RpcNode::start(&node, tunables)?;
     Ok((node, rpc))
 }
@@ -125,7 +126,6 @@ pub(crate) fn with<R>(
     result
 }
 
-/// Why a call over an import failed, with what the import has met.
 /// The same for a command about one key.
 ///
 /// # Errors
@@ -142,6 +142,7 @@ pub(crate) fn with_key<R>(
     found.ok_or_else(|| anyhow!("{}: no key '{key}'", options.target.name))
 }
 
+/// Why a call over an import failed, with what the import has met.
 pub(crate) fn explain(import: &Import, target: &Target, way: &Way, e: &RpcError) -> anyhow::Error {
     match e {
         RpcError::Call(CallError::LimitPassed) => {

@@ -7,21 +7,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
-use lnet_rt::{Errno, Nid, NodeBuilder};
-use lnet_types::NetType;
+use lnet_rt::{Errno, Nid, NodeHandle};
 use lustre_rt::{
     Call, CallError, ConnectData, ConnectFlags, ConnectFlags2, Import, ImportConfig, ImportKind,
     ImportState, ImportView, Opcode, RpcError, RpcNode,
 };
 use serde_json::json;
 
+use crate::client::sources;
+use crate::rails::{self, Routes, Source};
+
 /// Which server is pinged, and how.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet rpc ping 10.0.0.1@tcp\n  \
-    ulnet rpc ping 10.0.0.1@tcp --target lfs-OST0000_UUID --count 5\n\n\
+    ulnet rpc ping 10.0.0.1@tcp --target lfs-OST0000_UUID --count 5\n  \
+    ulnet rpc ping 10.0.9.1@tcp1 --route tcp1=10.0.0.9@tcp\n\n\
     The port is listened on as well: beside a running lnetd, use another address of the machine \
-    (--source).")]
+    (--source). Beside a server on the loopback a command takes another one of 127.0.0.0/8 itself.")]
 pub(crate) struct Options {
     /// NID of the server
     nid: Nid,
@@ -34,9 +37,11 @@ pub(crate) struct Options {
     /// Give up after so many seconds without an answer
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// Address of this machine to send from; the one that the system would use if not given
-    #[arg(long, value_name = "IP")]
-    source: Option<IpAddr>,
+    /// Addresses of this machine to send from; the one that the system would use if not given
+    #[arg(long, value_name = "IP[@NET],…", value_delimiter = ',')]
+    source: Vec<Source>,
+    #[command(flatten)]
+    routes: Routes,
     /// TCP port of both nodes
     #[arg(long, default_value_t = 988)]
     port: u16,
@@ -103,19 +108,11 @@ pub(crate) fn source_towards(nid: Nid, port: u16) -> Result<IpAddr> {
 /// No way to the server, no answer within the time, or a refusal.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { nid, target, port, .. } = options;
-    if nid.net().kind != NetType::TCP {
-        bail!("NID '{nid}': expected one on a tcp network");
-    }
+    rails::address(*nid)?;
     let kind = kind_of(target);
     let limit = Duration::from_secs(options.timeout);
-    let source = options.source.map_or_else(|| source_towards(*nid, *port), Ok)?;
-    let node = NodeBuilder::new()
-        .tcp_on(nid.net(), source, *port)
-        .thread_name("rpc-ping")
-        .start()
-        .with_context(|| {
-            format!("cannot use {source} port {port} (in use by lnetd? see --source, --port)")
-        })?;
+    let rails = sources(*nid, &options.source, *port)?;
+    let node = rails::start(&rails, *port, &options.routes, "rpc-ping")?;
     let rpc = RpcNode::start(&node, Default::default())?;
     let import = rpc.import(ImportConfig {
         kind,
@@ -125,7 +122,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         wanted: wanted(kind),
     })?;
     let begun = Instant::now();
-    let view = connect(&import, options, begun + limit)?;
+    let view = connect(&node, &import, options, begun + limit)?;
     let connected = begun.elapsed();
     let mut pings = Vec::new();
     for _ in 0..options.count {
@@ -161,7 +158,12 @@ pub(crate) fn client_uuid() -> String {
 }
 
 /// Waits for the connection, or for the reason why there is none.
-fn connect(import: &Import, options: &Options, until: Instant) -> Result<ImportView> {
+fn connect(
+    node: &NodeHandle,
+    import: &Import,
+    options: &Options,
+    until: Instant,
+) -> Result<ImportView> {
     let Options { nid, target, .. } = options;
     import.connect()?;
     let mut last = None;
@@ -182,8 +184,9 @@ fn connect(import: &Import, options: &Options, until: Instant) -> Result<ImportV
     }
     let (state, tried) = last.map_or(("NEW", 0), |view| (view.state.name(), view.conn_cnt));
     bail!(
-        "{target} at {nid}: no connection within {} s (connects tried: {tried}, state {state})",
-        options.timeout
+        "{target} at {nid}: no connection within {} s (connects tried: {tried}, state {state}); {}",
+        options.timeout,
+        crate::probe::reached(node, *nid)
     )
 }
 

@@ -57,7 +57,9 @@ fn a_ping_connects_measures_and_leaves_nothing_behind() {
     assert!(out.contains("granted VERSION|AT|FULL20|FLAGS2"), "{out}");
     assert!(rpc.exports().unwrap().is_empty(), "it has disconnected");
 
-    let (out, _, code) = ulnet(&[&to[..], &["--json"]].concat());
+    // Beside a server on the loopback a command takes an address of its own.
+    let beside = ["rpc", "ping", "127.83.0.1@tcp", "--port", "7983", "--json"];
+    let (out, _, code) = ulnet(&beside);
     let value: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, value["instance"].as_u64()), (Some(0), Some(7)), "{out}");
     assert_eq!(value["ping_ms"].as_array().map(Vec::len), Some(1));
@@ -66,6 +68,8 @@ fn a_ping_connects_measures_and_leaves_nothing_behind() {
         ulnet(&[&to[..], &["--target", "lfs-MDT0000_UUID", "--timeout", "2"]].concat());
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("no connection within 2 s"), "no service on that portal: {err}");
+    let reached = "127.83.0.1@tcp answers LNet pings: it has no service for them";
+    assert!(err.contains(reached), "{err}");
 }
 
 #[test]
@@ -108,6 +112,7 @@ fn a_server_that_is_not_there_is_given_up_within_the_time() {
     ]);
     assert_eq!(code, Some(1));
     assert!(err.contains("MGS at 127.85.0.1@tcp: no connection within 2 s"), "{err}");
+    assert!(err.contains("127.85.0.1@tcp does not answer LNet pings either"), "{err}");
     let (_, err, code) = ulnet(&["rpc", "ping", "10.1.0.2@tpc"]);
     assert_eq!(code, Some(2));
     assert!(err.contains("10.1.0.2@tpc"), "{err}");
