@@ -71,7 +71,7 @@ pub(super) const TARGET: Entry = Entry::Group(Group {
             path: "target add",
             options: &[],
             operands: ("NAME=KIND:DIR", 1),
-            summary: "serve a target; KIND is kv or lock",
+            summary: "serve a target; KIND is kv, lock, ost, echo, mgs or mdt",
             help_code: 1,
             run: target::add,
         }),
