@@ -167,6 +167,9 @@ pub(super) struct Local {
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    ulnet perf rpc --seconds 1\n  \
+    ulnet perf rpc --inline --size 1M,16M --rounds 5 --json")]
 pub(super) struct RpcOptions {
     /// Bytes of bulk data of a call, with K or M for powers of 1024, 1 to 16M.
     #[arg(long, value_delimiter = ',', default_values = ["1M", "16M"], value_parser = bulk_size)]

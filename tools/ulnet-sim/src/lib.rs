@@ -75,6 +75,9 @@ enum Program {
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        ulnet sim run scenarios/router-death.toml\n  \
+                        ulnet sim run scenarios/rpc-server-restart.toml --set rpc.at_min=40s --json")]
 struct Run {
     /// The scenario.
     file: PathBuf,

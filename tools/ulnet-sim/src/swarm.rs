@@ -15,6 +15,9 @@ use super::shard::{Log, Shard, shard};
 /// Plays random worlds under random faults, one after the other, until one violates what must hold
 /// or the time is over.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                        ulnet sim swarm --floor rpc --minutes 30\n  \
+                        ulnet sim swarm --floor rpc --seed 7 --one")]
 pub(super) struct Swarm {
     /// How long, in minutes; 0.1 is six seconds. The round that is played then is finished.
     #[arg(long, value_name = "M", default_value = "1", value_parser = minutes)]
