@@ -3,11 +3,11 @@
 //!
 //! With `rpc` as the first argument they call targets over the request layer, and calls are counted.
 //!
-//! `cargo bench -p lnet-sim --bench rate -- [rpc] [ROUNDS [MILLISECONDS]]` plays so many virtual
-//! milliseconds (10) ROUNDS times in a row, in a world that goes on, and prints what the fastest
-//! round made. Messages are counted as `ulnet sim bench rate` does: what nodes hand to drivers, so
+//! `cargo bench -p lnet-sim --bench rate -- [rpc] [ROUNDS [MILLISECONDS [START]]]` plays so many
+//! virtual milliseconds (10) ROUNDS times in a row, in a world that goes on and is START milliseconds
+//! old (20), and prints what the fastest round made. Messages are counted as `ulnet sim bench rate` does: what nodes hand to drivers, so
 //! that a PUT with its ACK is two. Instructions, which do not depend on what else the machine does:
-//! `valgrind --tool=callgrind target/release/deps/rate-… 10`.
+//! `valgrind --tool=callgrind target/release/deps/rate-… rpc 3 1 2`, less those of `rpc 1 1 2`.
 #![allow(clippy::unwrap_used, reason = "a benchmark ends where it fails")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
@@ -90,20 +90,19 @@ fn main() {
     let scenario = Arc::new(lnet_scenario::parse("rate", &text).unwrap());
     let mut sim = Sim::new(scenario, None, Messages::new());
     // All peers are discovered.
-    let begin = 2_000_000_000;
+    let begin = numbers.next().unwrap_or(20) * 1_000_000;
     let mut best = f64::INFINITY;
     let mut all = 0;
-    sim.run_until(lnet_types::Instant(20_000_000)).unwrap();
+    sim.run_until(lnet_types::Instant(begin)).unwrap();
     for round in 1..=rounds {
         let before = done(&sim, rpc);
         let began = Instant::now();
-        sim.run_until(lnet_types::Instant(20_000_000 + round * step)).unwrap();
+        sim.run_until(lnet_types::Instant(begin + round * step)).unwrap();
         let took = began.elapsed().as_secs_f64();
         let messages = done(&sim, rpc) - before;
         all += messages;
         best = best.min(took / messages as f64);
     }
-    let _ = begin;
     println!(
         "{all} {}; the fastest round: {:.0} ns each, {:.0} per second",
         if rpc { "calls" } else { "messages" },
