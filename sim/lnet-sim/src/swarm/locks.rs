@@ -6,116 +6,44 @@ use core::fmt::Write as _;
 
 use lnet_types::Prng;
 
-/// Seconds before the first fault.
-const PEACE: u64 = 4;
+use super::scene::{Scene, any, late, list, lost, obd_timeout, one_of, some};
+
+/// Seconds before the faults may be over.
+const RAGE: u64 = 24;
 /// Seconds of locks after everything has settled.
 const AFTER: u64 = 200;
 
 /// The text of the scenario of this seed.
 pub(super) fn text(seed: u64) -> String {
     let mut rng = Prng::new(seed ^ 0x10C4_F100);
-    let rage = PEACE + 20 + rng.below(150);
-    let obd_timeout = [5, 10, 20][rng.below(3) as usize];
-    // As `settled_after`, the longest late fault and takeover with it.
-    let settled = rage + 400 + 9 * obd_timeout + 20;
+    let rage = RAGE + rng.below(150);
+    let obd_timeout = obd_timeout(&mut rng);
     let least = [5, 20, 100][rng.below(3) as usize];
-    let mut drawn = Drawing {
-        text: String::new(),
-        rage,
-        duration: settled + AFTER,
-        // Longer than any timer of a callback.
-        long: 3 * least.max(2 * obd_timeout),
-        targets: Vec::new(),
-        clients: Vec::new(),
-        servers: Vec::new(),
-        partnered: false,
-    };
-    let duration = drawn.duration;
-    drawn
-        .line(&format!("name = \"swarm-locks-{seed}\"\nseed = {seed}\nduration = \"{duration}s\""));
-    if rng.one_in(4) {
-        drawn.line("profile = \"kernel\"");
-    }
-    let at_max = ["20s", "40s", "600s"][rng.below(3) as usize];
-    let profile = ["default", "default", "documents", "kernel"][rng.below(4) as usize];
-    let ping = (obd_timeout / 4).max(1);
-    drawn.line(&format!(
-        "\n[rpc]\nprofile = \"{profile}\"\nobd_timeout = \"{obd_timeout}s\"\n\
-         ping_interval = \"{ping}s\"\nat_max = \"{at_max}\"\nldlm_enqueue_min = \"{least}s\""
-    ));
-    world(&mut drawn, &mut rng);
-    loads(&mut drawn, &mut rng);
+    let more = format!("\nldlm_enqueue_min = \"{least}s\"");
+    let mut scene = Scene::begin(("locks", seed), (rage, AFTER), obd_timeout, &more, &mut rng);
+    world(&mut scene, &mut rng);
+    // Longer than any timer of a callback.
+    loads(&mut scene, 3 * least.max(2 * obd_timeout), &mut rng);
     if rng.one_in(5) {
         // Nothing is ever wrong, and no client is evicted.
-        return drawn.text;
+        return scene.text;
     }
-    if rng.one_in(3) {
-        let share = 1 + rng.below(5);
-        drawn.line(&format!(
-            "\n[[fault]]\nkind = \"drop\"\nat = \"{PEACE}s\"\nuntil = \"{rage}s\"\non = \"tcp\"\n\
-             share = \"{share}%\""
-        ));
-    }
+    scene.drops(3, &mut rng);
     for _ in 0..1 + rng.below(6) {
-        fault(&mut drawn, &mut rng);
+        fault(&mut scene, &mut rng);
     }
-    drawn.text
+    scene.text
 }
 
-/// A text in the making, and what it has named so far.
-struct Drawing {
-    text: String,
-    /// Seconds until which faults last.
-    rage: u64,
-    duration: u64,
-    /// Seconds of use that ends when it ends.
-    long: u64,
-    targets: Vec<String>,
-    clients: Vec<String>,
-    servers: Vec<String>,
-    /// Another node may serve a target.
-    partnered: bool,
-}
-
-impl Drawing {
-    fn line(&mut self, line: &str) {
-        self.text.push_str(line);
-        self.text.push('\n');
-    }
-}
-
-fn any(of: &[String], rng: &mut Prng) -> String {
-    of.get(rng.below(of.len() as u64) as usize).cloned().unwrap_or_default()
-}
-
-fn list(names: &[String]) -> String {
-    let names: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
-    format!("[{}]", names.join(", "))
-}
-
-fn world(drawn: &mut Drawing, rng: &mut Prng) {
-    let latency = ["50us", "1ms", "50ms"][rng.below(3) as usize];
-    drawn.line(&format!("\n[[net]]\nname = \"tcp\"\nlatency = \"{latency}\""));
-    drawn.servers = (0..1 + rng.below(2)).map(|n| format!("s{n}")).collect();
-    drawn.clients = (0..2 + rng.below(3)).map(|n| format!("c{n}")).collect();
-    for name in drawn.servers.clone().into_iter().chain(drawn.clients.clone()) {
-        drawn.line(&format!("\n[[node]]\nname = \"{name}\"\nrails = [\"tcp\"]"));
-    }
+fn world(scene: &mut Scene, rng: &mut Prng) {
+    scene.net(rng);
+    scene.hosts("\"tcp\"", (1, 2), (2, 3), rng);
     for n in 0..1 + rng.below(2) {
-        let (name, on) = (format!("t{n}"), any(&drawn.servers, rng));
-        let mut text = format!("\n[[target]]\nname = \"{name}\"\nkind = \"lock\"\non = \"{on}\"\n");
-        let other = drawn.servers.iter().find(|s| **s != on).filter(|_| rng.one_in(2));
-        if let Some(other) = other {
-            let _ = writeln!(text, "failover = \"{other}\"");
-            drawn.partnered = true;
-        }
-        let commit = ["0s", "500ms", "5s"][rng.below(3) as usize];
-        let _ = writeln!(text, "commit = \"{commit}\"");
-        drawn.line(&text);
-        drawn.targets.push(name);
+        let on = any(&scene.servers, rng);
+        let commits = (2, &["0s", "500ms", "5s"][..]);
+        scene.target((format!("t{n}"), "lock", on), commits, rng, |_| String::new());
     }
-    let clients = list(&drawn.clients);
-    drawn.line(&format!("\n[[client]]\non = {clients}"));
+    scene.connect();
 }
 
 /// Part and modes of a load.
@@ -134,15 +62,16 @@ fn kind(rng: &mut Prng) -> (&'static str, &'static str) {
     KINDS[rng.below(KINDS.len() as u64) as usize]
 }
 
-fn loads(drawn: &mut Drawing, rng: &mut Prng) {
-    let (from, to) = (list(&drawn.clients), list(&drawn.targets));
+/// `long` is how long a use is that outlasts timers, in seconds.
+fn loads(scene: &mut Scene, long: u64, rng: &mut Prng) {
+    let (from, to) = (list(&scene.clients), list(&scene.targets));
     for _ in 0..1 + rng.below(3) {
         let (part, modes) = kind(rng);
         let names = [1, 1, 3, 10][rng.below(4) as usize];
         let hold = ["0s", "20ms", "2s", "30s"][rng.below(4) as usize];
         let keep = ["0%", "50%", "100%"][rng.below(3) as usize];
         let think = ["100ms", "1s", "5s"][rng.below(3) as usize];
-        let (window, until) = (1 + rng.below(3), drawn.rage + 20);
+        let (window, until) = (1 + rng.below(3), scene.rage + 20);
         let mut text = format!(
             "\n[[workload]]\nkind = \"lock\"\nfrom = {from}\nto = {to}\nnames = {names}\n\
              part = \"{part}\"\nmodes = {modes}\nhold = \"{hold}\"\nkeep = \"{keep}\"\n\
@@ -151,11 +80,11 @@ fn loads(drawn: &mut Drawing, rng: &mut Prng) {
         if rng.one_in(6) {
             let _ = writeln!(text, "timeout = \"20s\"");
         }
-        drawn.line(&text);
+        scene.line(&text);
     }
     // Some are taken as long as the world lives.
     let (part, modes) = kind(rng);
-    drawn.line(&format!(
+    scene.line(&format!(
         "\n[[workload]]\nkind = \"lock\"\nfrom = {from}\nto = {to}\nnames = 2\npart = \"{part}\"\n\
          modes = {modes}\nhold = \"1s\"\nkeep = \"50%\"\nevery = \"7s\""
     ));
@@ -163,12 +92,12 @@ fn loads(drawn: &mut Drawing, rng: &mut Prng) {
         // I/O for longer than the timer runs, all the time, and others want the lock. No callback
         // shortens a hold: the last client that asks waits for all others, one after another, and the
         // world lasts until it is granted. So many clients want the lock as that leaves time for.
-        let hold = drawn.long;
-        let others = (drawn.clients.len() as u64 - 1).min((drawn.duration - drawn.rage) / hold);
-        let until = drawn.duration - others * hold;
-        let from = list(&drawn.clients[..=others as usize]);
+        let hold = long;
+        let others = (scene.clients.len() as u64 - 1).min((scene.duration - scene.rage) / hold);
+        let until = scene.duration - others * hold;
+        let from = list(&scene.clients[..=others as usize]);
         let part = ["whole", "touching"][rng.below(2) as usize];
-        drawn.line(&format!(
+        scene.line(&format!(
             "\n[[workload]]\nkind = \"lock\"\nfrom = {from}\nto = {to}\nnames = 1\n\
              part = \"{part}\"\nmodes = [\"PW\", \"PR\"]\nhold = \"{hold}s\"\nio = \"2s\"\n\
              keep = \"50%\"\nwindow = 1\nthink = \"5s\"\nuntil = \"{until}s\""
@@ -176,16 +105,13 @@ fn loads(drawn: &mut Drawing, rng: &mut Prng) {
     }
 }
 
-fn fault(drawn: &mut Drawing, rng: &mut Prng) {
-    // Milliseconds, so that faults meet locks at each point of their life.
-    let (first, last) = (PEACE * 1000, drawn.rage * 1000);
-    let at = first + rng.below(last - first - 2000);
-    let until = (at + 500 + rng.below(100_000)).min(last);
-    let (client, server) = (any(&drawn.clients, rng), any(&drawn.servers, rng));
-    let target = any(&drawn.targets, rng);
+fn fault(scene: &mut Scene, rng: &mut Prng) {
+    let (at, until) = scene.moment(100_000, rng);
+    let (client, server) = (any(&scene.clients, rng), any(&scene.servers, rng));
+    let target = any(&scene.targets, rng);
     let node = if rng.one_in(2) { &client } else { &server };
     let mut rest = format!("until = \"{until}ms\"\n");
-    let way = ["in", "out"][rng.below(2) as usize];
+    let way = one_of(&["in", "out"], rng);
     let (kind, more) = match rng.below(20) {
         0 | 1 => ("kill", format!("on = \"{server}\"")),
         2 => ("kill", format!("on = \"{client}\"")),
@@ -199,41 +125,25 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng) {
             let ppm = rng.below(20_001) as i64 - 10_000;
             ("drift", format!("on = \"{node}\"\nppm = {ppm}"))
         }
-        12 => {
-            let (by, jitter) = (1 + rng.below(60), rng.below(5000));
-            (
-                "handler_delay",
-                format!("target = \"{target}\"\nby = \"{by}s\"\njitter = \"{jitter}ms\""),
-            )
-        }
+        12 => late(&target, 60, rng),
         13 => {
             rest.clear();
             ("evict", format!("target = \"{target}\"\non = \"{client}\""))
         }
-        14 if drawn.partnered => {
-            let on = drawn.servers.first().map_or("", String::as_str);
-            ("failover", format!("on = \"{on}\"\nafter = \"{}ms\"", 100 + rng.below(15_000)))
-        }
+        14 if scene.partnered => scene.takeover(rng),
         14 => ("kill", format!("on = \"{server}\"\nprocess = true")),
         15 => ("commit_stall", format!("target = \"{target}\"")),
         _ => {
-            if rng.one_in(2) {
-                rest.clear();
-                let _ = writeln!(rest, "count = {}", 1 + rng.below(5));
-            }
-            ("rpc_lose", lost(&client, rng))
+            some(&mut rest, rng);
+            lost(&client, &["request", "reply"], (&OPCODES, OPCODES.len() as u64), rng)
         }
     };
-    drawn.line(&format!("\n[[fault]]\nkind = \"{kind}\"\nat = \"{at}ms\"\n{rest}{more}"));
+    scene.fault((kind, at), &rest, &more);
 }
 
-/// What of requests a node loses.
-fn lost(node: &str, rng: &mut Prng) -> String {
-    let part = ["request", "reply"][rng.below(2) as usize];
-    let all = ["enqueue", "cancel", "convert", "blocking", "completion", "io", "ping", "connect"];
-    let opcode = all[rng.below(all.len() as u64) as usize];
-    format!("on = \"{node}\"\npart = \"{part}\"\nopcode = \"{opcode}\"")
-}
+/// What may get lost.
+const OPCODES: [&str; 8] =
+    ["enqueue", "cancel", "convert", "blocking", "completion", "io", "ping", "connect"];
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,8 @@
 //! home, all are healthy and record their peers as they are.
 //!
 //! What a round plays is a scenario's text (`draw.rs`; `rpc.rs` draws worlds of the request layer,
-//! `locks.rs` worlds of locks, `files.rs` worlds of files; their models are in `../rpc/`), so it can be read, changed and played with
-//! the other tools; `model.rs` says what a program may see. The n-th seed of a swarm depends on its
+//! `locks.rs` worlds of locks, `files.rs` worlds of files, with what these have in common in `scene.rs`;
+//! their models are in `../rpc/`), so it can be read, changed and played with the other tools; `model.rs` says what a program may see. The n-th seed of a swarm depends on its
 //! first seed and n alone ([`seed_of`]): shards split the same rounds among them.
 
 mod draw;
@@ -15,6 +15,7 @@ mod files;
 mod locks;
 mod model;
 mod rpc;
+mod scene;
 
 use std::sync::Arc;
 
