@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use lnet_scenario::{Scenario, parse};
-use lnet_sim::{Detail, Floor, Played, Round, play, seed_of};
+use lnet_sim::{Detail, Floor, Played, play, seed_of};
+
+use crate::rounds;
 
 /// A file system on two servers, so many clients, and what befalls them.
 fn scenario(clients: u32, load: &str, faults: &str) -> Arc<Scenario> {
@@ -69,14 +71,7 @@ fn nothing_is_lost_when_a_server_dies_in_the_middle() {
 
 #[test]
 fn a_drawn_scenario_of_files_is_valid_and_has_each_kind_of_fault() {
-    let mut kinds = std::collections::BTreeSet::new();
-    for n in 0..500 {
-        let seed = seed_of(1, n);
-        let round =
-            Round::draw_on(Floor::Files, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        assert_eq!(round.text, Round::draw_on(Floor::Files, seed).unwrap().text, "seed {seed}");
-        kinds.extend(round.scenario.faults.iter().map(|f| f.kind.name()));
-    }
+    let (kinds, _) = rounds::drawn(Floor::Files);
     let all = [
         "commit_stall",
         "cut",
@@ -90,18 +85,14 @@ fn a_drawn_scenario_of_files_is_valid_and_has_each_kind_of_fault() {
         "store_error",
         "store_full",
     ];
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
+    assert_eq!(kinds, all);
 }
 
 #[test]
 fn some_rounds_of_files_hold() {
-    for n in 0..8 {
-        let round = Round::draw_on(Floor::Files, seed_of(3, n)).unwrap();
-        let played = round.play(Detail::default());
-        assert!(played.summary.completed > 50, "seed {}: {}", round.seed, played.summary);
-        if let Some(violation) = played.violation {
-            panic!("ulnet sim swarm --floor files --seed {} --one\n{violation}", round.seed);
-        }
+    for seed in (0..8).map(|n| seed_of(3, n)) {
+        let played = rounds::holds(Floor::Files, seed);
+        assert!(played.summary.completed > 50, "seed {seed}: {}", played.summary);
     }
 }
 
@@ -109,20 +100,13 @@ fn some_rounds_of_files_hold() {
 #[test]
 fn earlier_findings_of_the_swarm_of_files_hold_now() {
     for seed in [4281745098173131714, 8098173216680035476, 5313283239355333746] {
-        let round = Round::draw_on(Floor::Files, seed).unwrap();
-        if let Some(violation) = round.play(Detail::default()).violation {
-            panic!("ulnet sim swarm --floor files --seed {seed} --one\n{violation}");
-        }
+        rounds::holds(Floor::Files, seed);
     }
 }
 
 #[test]
 fn two_runs_of_a_round_of_files_are_equal() {
-    let hash = || {
-        let round = Round::draw_on(Floor::Files, seed_of(3, 1)).unwrap();
-        round.play(Detail::Hash).summary.trace_hash
-    };
-    assert_eq!(hash(), hash());
+    rounds::is_equal_twice(Floor::Files);
 }
 
 #[test]

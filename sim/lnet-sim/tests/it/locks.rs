@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use lnet_scenario::{Scenario, parse};
-use lnet_sim::{Detail, Floor, Played, Round, play, seed_of};
+use lnet_sim::{Detail, Floor, Played, play, seed_of};
+
+use crate::rounds;
 
 /// A target, two clients that want the same lock, and what befalls them.
 fn two(load: &str, fault: &str) -> Arc<Scenario> {
@@ -124,15 +126,7 @@ fn a_dead_holder_loses_its_lock() {
 
 #[test]
 fn a_drawn_scenario_of_locks_is_valid_and_has_each_kind_of_fault() {
-    let (mut kinds, mut words) = (std::collections::BTreeSet::new(), String::new());
-    for n in 0..500 {
-        let seed = seed_of(1, n);
-        let round =
-            Round::draw_on(Floor::Locks, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        assert_eq!(round.text, Round::draw_on(Floor::Locks, seed).unwrap().text, "seed {seed}");
-        kinds.extend(round.scenario.faults.iter().map(|f| f.kind.name()));
-        words.push_str(&round.text);
-    }
+    let (kinds, words) = rounds::drawn(Floor::Locks);
     let all = [
         "commit_stall",
         "cut",
@@ -146,7 +140,7 @@ fn a_drawn_scenario_of_locks_is_valid_and_has_each_kind_of_fault() {
         "pause",
         "rpc_lose",
     ];
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
+    assert_eq!(kinds, all);
     for word in ["whole", "touching", "random", "bits", "plain", "GROUP", "io = "] {
         assert!(words.contains(word), "{word}");
     }
@@ -154,23 +148,15 @@ fn a_drawn_scenario_of_locks_is_valid_and_has_each_kind_of_fault() {
 
 #[test]
 fn some_rounds_of_locks_hold() {
-    for n in 0..8 {
-        let round = Round::draw_on(Floor::Locks, seed_of(3, n)).unwrap();
-        let played = round.play(Detail::default());
-        assert!(played.summary.completed > 100, "seed {}: {}", round.seed, played.summary);
-        if let Some(violation) = played.violation {
-            panic!("ulnet sim swarm --floor locks --seed {} --one\n{violation}", round.seed);
-        }
+    for seed in (0..8).map(|n| seed_of(3, n)) {
+        let played = rounds::holds(Floor::Locks, seed);
+        assert!(played.summary.completed > 100, "seed {seed}: {}", played.summary);
     }
 }
 
 #[test]
 fn two_runs_of_a_round_of_locks_are_equal() {
-    let hash = || {
-        let round = Round::draw_on(Floor::Locks, seed_of(3, 1)).unwrap();
-        round.play(Detail::Hash).summary.trace_hash
-    };
-    assert_eq!(hash(), hash());
+    rounds::is_equal_twice(Floor::Locks);
 }
 
 /// Rounds in which the swarm has found something, as docs/simulation.md lists it.
@@ -186,9 +172,6 @@ fn earlier_findings_of_the_swarm_of_locks_hold_now() {
         1499763052456248319,
     ];
     for seed in seeds {
-        let round = Round::draw_on(Floor::Locks, seed).unwrap();
-        if let Some(violation) = round.play(Detail::default()).violation {
-            panic!("ulnet sim swarm --floor locks --seed {seed} --one\n{violation}");
-        }
+        rounds::holds(Floor::Locks, seed);
     }
 }

@@ -14,6 +14,7 @@ mod quiesce;
 mod rails;
 mod rdma;
 mod requests;
+mod rounds;
 mod rpc;
 #[cfg(feature = "sabotage")]
 mod sabotage;

@@ -3,17 +3,13 @@
 use std::collections::BTreeSet;
 
 use lnet::Conduct;
-use lnet_sim::{Detail, Floor, Round, seed_of};
+use lnet_sim::{Floor, Round, seed_of};
+
+use crate::rounds;
 
 #[test]
 fn a_drawn_scenario_is_valid_and_the_same_for_its_seed() {
-    let mut kinds = BTreeSet::new();
-    for n in 0..500 {
-        let seed = seed_of(1, n);
-        let round = Round::draw(seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        assert_eq!(round.text, Round::draw(seed).unwrap().text, "seed {seed}");
-        kinds.extend(round.scenario.faults.iter().map(|f| f.kind.name()));
-    }
+    let (kinds, _) = rounds::drawn(Floor::Lnet);
     assert!(kinds.len() >= 18, "{kinds:?}");
 }
 
@@ -37,24 +33,14 @@ fn a_round_in_four_flips_rows_of_the_conduct_table_and_over_many_rounds_all() {
 #[test]
 fn four_rounds_of_the_swarm_break_no_rule() {
     for n in 0..4 {
-        let round = Round::draw(seed_of(2, n)).unwrap();
-        let played = round.play(Detail::default());
-        assert!(played.summary.completed > 0, "seed {}: {}", round.seed, played.summary);
-        if let Some(violation) = played.violation {
-            panic!("ulnet sim swarm --seed {} --one\n{violation}\n{}", round.seed, round.text);
-        }
+        let played = rounds::holds(Floor::Lnet, seed_of(2, n));
+        assert!(played.summary.completed > 0, "{}", played.summary);
     }
 }
 
 #[test]
 fn a_drawn_scenario_of_the_request_layer_is_valid_and_has_each_kind_of_fault() {
-    let mut kinds = BTreeSet::new();
-    for n in 0..500 {
-        let seed = seed_of(1, n);
-        let round = Round::draw_on(Floor::Rpc, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        assert_eq!(round.text, Round::draw_on(Floor::Rpc, seed).unwrap().text, "seed {seed}");
-        kinds.extend(round.scenario.faults.iter().map(|f| f.kind.name()));
-    }
+    let (kinds, _) = rounds::drawn(Floor::Rpc);
     let all = [
         "commit_stall",
         "cut",
@@ -68,18 +54,14 @@ fn a_drawn_scenario_of_the_request_layer_is_valid_and_has_each_kind_of_fault() {
         "store_error",
         "store_full",
     ];
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
+    assert_eq!(kinds, all);
 }
 
 #[test]
 fn some_rounds_of_the_request_layer_hold() {
     for n in 0..6 {
-        let round = Round::draw_on(Floor::Rpc, seed_of(3, n)).unwrap();
-        let played = round.play(Detail::default());
-        assert!(played.summary.rpc.as_ref().is_some_and(|rpc| rpc.answered > 100));
-        if let Some(violation) = played.violation {
-            panic!("ulnet sim swarm --floor rpc --seed {} --one\n{violation}", round.seed);
-        }
+        let played = rounds::holds(Floor::Rpc, seed_of(3, n));
+        assert!(played.summary.rpc.is_some_and(|rpc| rpc.answered > 100));
     }
 }
 
@@ -97,10 +79,7 @@ fn earlier_findings_of_the_swarm_of_requests_hold_now() {
         5713837721052827849,
         7838687738169120013,
     ] {
-        let round = Round::draw_on(Floor::Rpc, seed).unwrap();
-        if let Some(violation) = round.play(Detail::default()).violation {
-            panic!("ulnet sim swarm --floor rpc --seed {seed} --one\n{violation}");
-        }
+        rounds::holds(Floor::Rpc, seed);
     }
 }
 
@@ -202,10 +181,7 @@ const FINDINGS: &[u64] = &[
 /// Plays one of three parts of them, so that they run beside each other.
 fn play_findings(part: usize) {
     for &seed in FINDINGS.iter().skip(part).step_by(3) {
-        let round = Round::draw(seed).unwrap();
-        if let Some(violation) = round.play(Detail::default()).violation {
-            panic!("ulnet sim swarm --seed {seed} --one\n{violation}");
-        }
+        rounds::holds(Floor::Lnet, seed);
     }
 }
 
