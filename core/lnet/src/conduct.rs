@@ -203,6 +203,8 @@ conduct! {
         "S-43, MR-snd-060", "Bytes queued at a peer interface rank before its credits";
     ranks_dead_networks: bool [YES, YES, NO, YES, YES],
         "S-35", "Networks without a link, and interfaces cut off by a lost link nearer to the peer, rank below those of health 0";
+    prefers_heard: bool [YES, NO, NO, NO, NO],
+        "S-43, D-45", "What LNet itself sends goes by a pair of interfaces by which the peer was heard last";
     ranks_pair_rules: bool [YES, YES, NO, YES, YES],
         "U-41, S-43", "Pair rules also rank local interfaces, and a pair that a rule excludes ranks below one without rule";
     takes_all_rules: bool [YES, YES, NO, YES, YES],

@@ -68,7 +68,7 @@ impl Node {
             if for_us && self.is_asymmetric(id, hdr) {
                 return Verdict::Drop(DropReason::AsymmetricRoute);
             }
-            self.heard_from(now, id);
+            self.heard_from(now, rx.ni, id);
             self.heard_gateway(now, id, hdr);
             if self.router.is_on() {
                 self.heard_on(now, rx.ni, hdr);
@@ -155,9 +155,10 @@ impl Node {
     }
 
     /// A sign of life: the interface is up, and pings that were waiting are due now (S-81.9, DEC-5).
-    fn heard_from(&mut self, now: Instant, id: PeerNiId) {
+    fn heard_from(&mut self, now: Instant, by: NiId, id: PeerNiId) {
         let Some(pni) = self.peers.nis.get_mut(id) else { return };
         pni.last_alive = Some(now);
+        pni.heard_by = Some(by);
         if !pni.port.status_up {
             pni.set_up(now, self.tunables.flap_hold_down, true);
         }

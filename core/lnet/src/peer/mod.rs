@@ -24,7 +24,7 @@ pub(crate) mod sync;
 
 use std::collections::VecDeque;
 
-use lnet_types::{Errno, Instant, MsgId, Net, Nid, PeerId, PeerNiId};
+use lnet_types::{Errno, Instant, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 
@@ -146,6 +146,8 @@ pub(crate) struct PeerNi {
     pub(crate) port: Port,
     pub(crate) queued_bytes: u64,
     pub(crate) last_alive: Option<Instant>,
+    /// The interface of ours by which it was heard last.
+    pub(crate) heard_by: Option<NiId>,
     /// The local NID that a non-MR peer has for this node (O-7, O-25, S-33).
     pub(crate) preferred: Option<Nid>,
     /// What pair and router rules say of it.
@@ -386,6 +388,7 @@ impl Peers {
             port: Port::new(credits),
             queued_bytes: 0,
             last_alive: None,
+            heard_by: None,
             preferred: None,
             mapping: None,
             notified: None,

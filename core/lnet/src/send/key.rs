@@ -39,6 +39,8 @@ pub enum Criterion {
     Pairing,
     /// Rails that lose or lag (DEC-31).
     Suspicion,
+    /// Pairs by which the peer was heard last (D-45).
+    Heard,
     /// Numbers of messages by rules.
     Turn,
     /// The same for our side of a network.
@@ -73,6 +75,7 @@ impl Criterion {
             Self::Hops => "hops",
             Self::Pairing => "pairing",
             Self::Suspicion => "suspicion",
+            Self::Heard => "heard last",
             Self::Turn => "turn",
             Self::LocalTurn => "local turn",
             Self::Distance => "distance",
@@ -125,6 +128,16 @@ pub(crate) struct Excluded(pub(crate) bool);
 impl Shown for Excluded {
     fn shown(&self) -> Option<String> {
         self.0.then(|| "against rule".to_owned())
+    }
+}
+
+/// Whether a peer's interface was last heard by another interface of ours, or never, where that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Unheard(pub(crate) bool);
+
+impl Shown for Unheard {
+    fn shown(&self) -> Option<String> {
+        self.0.then(|| "no".to_owned())
     }
 }
 
@@ -353,6 +366,7 @@ key! {
         priority: Priority => Priority,
         pairing: Pairing => Pairing,
         shaky: Doubted => Suspicion,
+        unheard: Unheard => Heard,
         turn: Standing => Turn,
         path_turn: Standing => Turn,
         queued_bytes: Option<u64> => QueuedBytes,

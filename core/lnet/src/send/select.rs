@@ -21,7 +21,7 @@ use crate::router::choose::{self as gateway, Passing, Via};
 use crate::router::routes::Routes;
 use crate::send::key::{
     Distance, Doubted, Down, Excluded, Flapping, NetKey, NiKey, Pairing, PeerNiKey, Priority,
-    Tried, choose,
+    Tried, Unheard, choose,
 };
 use crate::send::trace::{Freedom, Named, Recorder, Step};
 use crate::{Retries, Tunables};
@@ -461,6 +461,8 @@ fn best_peer_ni(
     let best = best_peer_health(t, net);
     let own = t.nis.get(ni).map_or(Nid::ANY, |ni| ni.nid);
     let first = t.tunables.udsp_first != 0;
+    // A connection is there, where another pair may have to make one first.
+    let prefers_heard = r.internal && t.tunables.conduct.prefers_heard;
     let all = local_net(t, net.net).map_or(&[][..], |net| &net.nis);
     let keyed = net
         .nis
@@ -483,6 +485,7 @@ fn best_peer_ni(
                         + usize::from(is_cut_off(t, all, ni, n.nid)),
                     ..shaky(t, &[ni], &[id])
                 },
+                unheard: Unheard(prefers_heard && n.heard_by != Some(ni)),
                 turn: n.port.turn.standing(n.port.grade.messages, net.floor),
                 path_turn: path_turn(n, own, net),
                 queued_bytes: t.tunables.conduct.counts_queued_bytes.then_some(n.queued_bytes),

@@ -197,3 +197,32 @@ fn switching_suspicion_off_withdraws_what_it_announced() {
     w.secs(1);
     assert_eq!(up(&w), [true, true]);
 }
+
+/// A connection is there, where another pair of interfaces may have to make one first, while calls go on
+/// ending up in the dead rail.
+#[test]
+fn the_loss_of_a_link_is_announced_by_a_pair_that_was_just_heard() {
+    // Addresses that say nothing of who is near whom.
+    let (a, b) = (["10.77.0.4@tcp", "10.77.0.5@tcp"], ["10.77.0.8@tcp", "10.77.0.9@tcp"]);
+    for (prefers, to) in [(true, b[0]), (false, b[1])] {
+        let mut w = World::new();
+        w.host_with(Profile::Default, &a, NetTunables::SOCK);
+        w.host_with(Profile::Kernel, &b, NetTunables::SOCK);
+        w.discovered(0, b[0]);
+        w.discovered(1, a[0]);
+        w.hosts[0].node.tunables.conduct.prefers_heard = prefers;
+        for (mine, theirs) in b.into_iter().zip(a) {
+            w.put_from(1, Some(mine), theirs, 1, false, crate::MdOptions::empty());
+        }
+        // The other one would be next.
+        w.put_from(0, Some(a[0]), b[0], 2, false, crate::MdOptions::empty());
+        w.run(ms(1));
+        w.hosts[0].sent.clear();
+        w.link(0, a[1], Link::Down);
+        w.run(ms(1));
+        let says = |h: &Hdr| matches!(h.kind, Kind::Put { portal: 0, .. });
+        let pushes = w.hosts[0].sent.iter().filter(|(_, h)| says(h));
+        let pairs: Vec<_> = pushes.map(|(_, h)| (h.src, h.dst)).collect();
+        assert_eq!(pairs, [(nid(a[0]), nid(to))], "{prefers}");
+    }
+}

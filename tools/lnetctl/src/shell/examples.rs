@@ -77,7 +77,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "explain import",
         &[("explain import kv-1", "where would the import of a target connect, and why")],
     ),
-    ("explain lock", &[("explain lock jobs/42", "who waits for a lock, behind which locks, and until when")]),
+    (
+        "explain lock",
+        &[("explain lock jobs/42", "who waits for a lock, behind which locks, and until when")],
+    ),
     ("ping", &[("ping 10.0.0.[2-9]@tcp --timeout 2", "who is there")]),
     ("discover", &[("discover --force 10.0.0.2@tcp", "learn a peer's interfaces anew")]),
     ("top", &[("top", "the node live, until q"), ("top --count 1", "one look, as text")]),
