@@ -202,7 +202,7 @@ fn switching_suspicion_off_withdraws_what_it_announced() {
 /// ending up in the dead rail.
 #[test]
 fn the_loss_of_a_link_is_announced_by_a_pair_that_was_just_heard() {
-    // Addresses that say nothing of who is near whom.
+    // Addresses that do not tell which interfaces are close to each other.
     let (a, b) = (["10.77.0.4@tcp", "10.77.0.5@tcp"], ["10.77.0.8@tcp", "10.77.0.9@tcp"]);
     for (prefers, to) in [(true, b[0]), (false, b[1])] {
         let mut w = World::new();

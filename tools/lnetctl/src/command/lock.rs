@@ -46,10 +46,8 @@ fn each_page(
 ) -> Result<(), ClientError> {
     let mut from = None;
     loop {
-        let page = match session.ask(&Request::LockShow { which: which.clone(), from })? {
-            Reply::Locks(page) => page,
-            _ => return Err(ClientError::Unexpected),
-        };
+        let asked = session.ask(&Request::LockShow { which: which.clone(), from })?;
+        let Reply::Locks(page) = asked else { return Err(ClientError::Unexpected) };
         each(session, &page.locks);
         match page.next {
             next @ Some(_) if next > from => from = next,
