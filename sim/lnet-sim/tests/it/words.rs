@@ -93,8 +93,8 @@ fn no_more_is_under_way_than_the_window_allows_and_what_waits_begins_when_one_en
     for fidelity in BOTH {
         let (summary, most) = played(fidelity, put);
         assert_eq!((summary.errors, most), (0, 3), "{summary}");
-        // A thousand a second, but for the two seconds and what finding the way again takes.
-        assert!((6_000..8_100).contains(&summary.completed), "{summary}");
+        // 1,024 a second, but for the two seconds and what finding the way again takes.
+        assert!((6_000..=8 * 1024).contains(&summary.completed), "{summary}");
     }
 }
 
@@ -154,7 +154,8 @@ fn a_burst_passes_at_once_and_what_is_behind_it_at_the_rate_of_the_link() {
         let bursts = longest("bandwidth = \"200Mbit/s\"\nburst = \"128KiB\"\n");
         let half = longest("bandwidth = \"200Mbit/s\"\nburst = \"32KiB\"\n");
         assert!(slow > 2_600_000, "{slow} ns");
-        assert!(bursts < 300_000, "{bursts} ns");
+        // Up to three round trips, as the window of the connection allows.
+        assert!(bursts < 350_000, "{bursts} ns");
         assert!((1_200_000..2_000_000).contains(&half), "{half} ns");
     }
 }
