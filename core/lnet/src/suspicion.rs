@@ -141,19 +141,6 @@ impl Node {
         !self.rails.is_clean()
     }
 
-    /// Whether nothing gets through to the peer of this NID: each rail between an interface of ours and one
-    /// of its own is silent. A peer behind a router has no rail, and is not silent here.
-    pub fn is_silent(&self, nid: Nid) -> bool {
-        let peer = self.peers.owner(nid).and_then(|id| self.peers.peers.get(id));
-        let Some(peer) = peer.filter(|_| self.has_doubts()) else { return false };
-        let theirs = || peer.nis().filter_map(|id| Some((id, self.peers.nis.get(id)?.nid.net())));
-        let rails = self.nis.iter().flat_map(|(ni, ours)| {
-            theirs().filter(|(_, net)| *net == ours.nid.net()).map(move |(theirs, _)| (ni, theirs))
-        });
-        let mut doubts = rails.map(|(ni, theirs)| self.rails.of(ni, theirs)).peekable();
-        doubts.peek().is_some() && doubts.all(|doubt| doubt == Doubt::Silent)
-    }
-
     /// How often the doubt about a rail has changed: a host that watches many nodes looks again only
     /// where this has moved.
     pub fn doubt_changes(&self) -> u64 {

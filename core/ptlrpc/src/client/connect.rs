@@ -223,7 +223,6 @@ impl Client {
             cx.common.timers.set(Timer::Call(id), now + UNREADY);
         } else {
             self.progress(cx, id);
-            self.watch_connect(cx, import);
         }
     }
 

@@ -119,7 +119,7 @@ impl Client {
         }
     }
 
-    /// DEC-48: a call goes out; the import looks after it if it is not answered.
+    /// DEC-48: a call goes out; if it is not answered, the import asks whether the server is still the same.
     pub(super) fn expects_answer(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
         if !cx.common.tunables.probes {
             return;
@@ -132,42 +132,15 @@ impl Client {
         }
     }
 
-    /// DEC-48: a connect goes out. If another node may serve the target, it is looked after each second.
-    pub(super) fn watch_connect(&self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        let elsewhere = self.imports.get(import).is_some_and(|im| im.connections.len() > 1);
-        if cx.common.tunables.probes && elsewhere {
-            cx.common.timers.set(Timer::Unanswered(import), cx.below.now() + DOUBT);
-        }
-    }
-
-    /// DEC-48: looks whether something waits for too long.
-    pub(crate) fn unanswered(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        let Some(im) = self.imports.get(import) else { return };
-        if im.leaving.is_some() || im.callback.is_some() || !cx.common.tunables.probes {
-            return;
-        }
-        match (im.state, im.connecting) {
-            (ImportState::Full, _) => self.probe(cx, import),
-            (ImportState::Connecting, Some(connect)) => self.connect_elsewhere(cx, import, connect),
-            _ => {}
-        }
-    }
-
-    /// A connect that LNet gets through to no interface of the node ends early if another node may serve
-    /// the target: the next one is tried, and LNet reports when it reaches this one.
-    fn connect_elsewhere(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, connect: CallId) {
-        let Some(im) = self.imports.get(import) else { return };
-        if im.connections.len() > 1 && cx.below.node().is_silent(im.nid()) {
-            return self.expire(cx, connect);
-        }
-        self.watch_connect(cx, import);
-    }
-
-    /// Looks whether a call waits for too long. A server that was started again behind a router
+    /// DEC-48: looks whether a call waits for too long. A server that was started again behind a router
     /// has lost no connection to this client; it answers a probe that it knows no such client. Probes of
     /// one wait get rarer, down to the pinger's own pace, so that a busy server has few of them.
-    fn probe(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+    pub(crate) fn unanswered(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let Some(im) = self.imports.get(import) else { return };
+        let in_use = im.state == ImportState::Full && im.leaving.is_none();
+        if !in_use || im.callback.is_some() || !cx.common.tunables.probes {
+            return;
+        }
         let sent = |id: &CallId| {
             let r = self.calls.get(*id)?;
             r.sent.filter(|_| matches!(r.phase, Phase::Sent) && r.purpose == Purpose::Call)
