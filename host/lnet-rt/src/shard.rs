@@ -94,6 +94,13 @@ impl Stack {
             self.now = self.clock.now();
         }
         self.in_turn = true;
+        // A lost link comes first, and is announced before anything is read: megabytes may be ready,
+        // and what peers write meanwhile still goes to that interface.
+        if self.monitor_ready {
+            self.watch_links();
+            self.settle();
+            busy = true;
+        }
         self.drive(spin);
         // What came in is answered before anything else is looked at.
         busy |= self.settle();
@@ -102,12 +109,7 @@ impl Stack {
             self.in_turn = false;
             return true;
         }
-        let mut moved = false;
-        if self.monitor_ready {
-            self.watch_links();
-            moved = true;
-        }
-        moved |= self.obey();
+        let mut moved = self.obey();
         if polls || self.looks.is_multiple_of(LOOKS_PER_TIMEOUT) {
             moved |= self.expire();
         }

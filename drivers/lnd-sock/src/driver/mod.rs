@@ -20,7 +20,7 @@ mod watch;
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lnet::{Doubt, Driver, InDoubt, Link, Node, Profile, Ready, Transmit, Tunables, Verdict};
 use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, PeerNiId, Pid, ProcessId, RxId};
@@ -30,6 +30,7 @@ use crate::error::StartError;
 use crate::lookup::Lookup;
 use crate::peer::{ConnKey, Peer, PeerKey};
 use crate::proto::admit::Held;
+use crate::proto::kinds::Kind;
 use crate::proto::txq::{Pieces, STAGE_LEN};
 use crate::stats::{Stats, Traffic};
 use crate::streams::{ListenerId, NamespaceId, Source, StreamOptions, Streams};
@@ -140,8 +141,11 @@ pub struct SockDriver<S> {
     ack_dirty: Vec<PeerKey>,
     /// Peers to be connected to now.
     dials: Vec<PeerKey>,
-    /// Connections that were left before they were drained.
-    backlog: Vec<ConnKey>,
+    /// Connections of bulk data with something to read, and others that were left before they were
+    /// drained; the first one has waited longest.
+    backlog: VecDeque<ConnKey>,
+    /// What may still be moved in this turn.
+    room: Room,
     /// Connections whose last read gave less than it asked for. Nearly always they are drained;
     /// an end of file that came with the last bytes would be missed without another look.
     verify: Vec<ConnKey>,
@@ -171,6 +175,20 @@ pub struct SockDriver<S> {
     unprivileged: bool,
 }
 
+/// Bytes that are still read, and written, before the turn ends. What is left waits for the next one, so
+/// that small messages and the news of a lost link wait for a megabyte of bulk data each way and not for
+/// what all connections hold.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    read: usize,
+    write: usize,
+}
+
+impl Room {
+    /// That of a whole turn: the largest message.
+    const FULL: Self = Self { read: 1 << 20, write: 1 << 20 };
+}
+
 /// Bytes of the shared read buffer.
 const READ_LEN: usize = 64 * 1024;
 
@@ -196,7 +214,8 @@ impl<S: Streams> SockDriver<S> {
             dirty: Vec::new(),
             ack_dirty: Vec::new(),
             dials: Vec::new(),
-            backlog: Vec::new(),
+            backlog: VecDeque::new(),
+            room: Room::FULL,
             verify: Vec::new(),
             accepts: Vec::new(),
             ended: Vec::new(),
@@ -377,6 +396,7 @@ impl<S: Streams> SockDriver<S> {
         mem: &mut dyn Memory,
     ) {
         self.spinning = spin;
+        self.room = Room::FULL;
         if spin {
             self.look_at_recent(now, up, mem);
         } else {
@@ -389,12 +409,15 @@ impl<S: Streams> SockDriver<S> {
                     let Some(key) = self.by_stream.get(stream.0 as usize).copied().flatten() else {
                         continue;
                     };
-                    // First what comes in: an acknowledgement may ride on what goes out.
-                    if ready.readable {
+                    // First what comes in: an acknowledgement may ride on what goes out. Small
+                    // messages wait for no bulk data.
+                    if ready.readable && self.carries_bulk(key) {
+                        self.look_again(key);
+                    } else if ready.readable {
                         self.readable(now, key, up, mem);
                     }
                     if ready.writable {
-                        self.writable(now, key, up, mem);
+                        self.writable(now, key, up);
                     }
                 }
                 None => {}
@@ -418,10 +441,19 @@ impl<S: Streams> SockDriver<S> {
             }
         }
         let mut dirty = core::mem::take(&mut self.dirty);
+        let mut waiting = Vec::new();
         for key in dirty.drain(..) {
-            self.write_out(now, key, up, mem);
+            if self.room.write == 0 && self.carries_bulk(key) {
+                waiting.push(key);
+            } else {
+                self.write_out(now, key, up, mem);
+            }
         }
-        if self.dirty.is_empty() {
+        if !waiting.is_empty() {
+            // Before those that have had their part.
+            waiting.append(&mut self.dirty);
+            self.dirty = waiting;
+        } else if self.dirty.is_empty() {
             // Its memory is used again.
             self.dirty = dirty;
         }
@@ -438,6 +470,7 @@ impl<S: Streams> SockDriver<S> {
         up: &mut U,
         mem: &mut dyn Memory,
     ) {
+        self.room = Room::FULL;
         self.verify(now, up, mem);
         self.catch_up(now, up, mem);
         self.fire_timers(now, up, mem);
@@ -471,12 +504,20 @@ impl<S: Streams> SockDriver<S> {
         for listener in core::mem::take(&mut self.accepts) {
             self.accept(now, listener);
         }
-        for key in core::mem::take(&mut self.backlog) {
+        while self.room.read > 0
+            && let Some(key) = self.backlog.pop_front()
+        {
             if let Some(conn) = self.conns.get_mut(key) {
                 conn.in_backlog = false;
             }
             self.readable(now, key, up, mem);
         }
+    }
+
+    /// Whether large messages flow on a connection: all but those that are for small ones alone.
+    fn carries_bulk(&self, key: ConnKey) -> bool {
+        let up = self.conns.get(key).and_then(Conn::up);
+        up.is_some_and(|up| up.kind != Kind::Control)
     }
 
     /// Looks at the connections that were busy lately; that is the second look at those of them that

@@ -20,9 +20,6 @@ use crate::stats::Refusal;
 use crate::streams::{Stop, Streams};
 use crate::upper::Upper;
 
-/// Bytes read from one connection before others have their turn.
-const READ_BUDGET: usize = 1 << 20;
-
 /// Why reading stopped.
 enum End {
     /// Nothing more is there.
@@ -86,12 +83,13 @@ impl<S: Streams> SockDriver<S> {
         let mut room = core::mem::take(&mut self.rbuf);
         let (mut total, before) = (0, self.stats.msgs_received);
         let end = loop {
-            if total >= READ_BUDGET {
+            if self.room.read == 0 {
                 break End::Budget;
             }
             match self.read_once(now, key, &mut room, up, mem) {
                 Ok((n, short)) => {
                     total += n;
+                    self.room.read = self.room.read.saturating_sub(n);
                     if self.is_held(key) {
                         break End::Held;
                     }
@@ -410,7 +408,7 @@ impl<S: Streams> SockDriver<S> {
             && !conn.in_backlog
         {
             conn.in_backlog = true;
-            self.backlog.push(key);
+            self.backlog.push_back(key);
         }
     }
 

@@ -208,7 +208,6 @@ impl<S: Streams> SockDriver<S> {
         now: Instant,
         key: ConnKey,
         up: &mut U,
-        mem: &dyn Memory,
     ) {
         let timeout = self.timeout_of(key);
         let Some(conn) = self.conns.get_mut(key) else { return };
@@ -223,7 +222,8 @@ impl<S: Streams> SockDriver<S> {
             // What was written before has moved on, so the time limit begins again.
             state.tx_deadline = now + timeout.max(state.patience);
         }
-        self.write_out(now, key, up, mem);
+        // In turn with those that have waited.
+        self.mark_dirty(key);
     }
 
     fn progress_timeout_of(&self, key: PeerKey, patience: Duration) -> Duration {
@@ -242,7 +242,7 @@ impl<S: Streams> SockDriver<S> {
         state.map_or(Duration::MAX, |state| self.progress_timeout(state.peer))
     }
 
-    /// Writes what is queued on a connection, until it is empty or the stream is full.
+    /// Writes what is queued on a connection, until it is empty, the stream is full, or the turn is over.
     pub(super) fn write_out<U: Upper + ?Sized>(
         &mut self,
         now: Instant,
@@ -265,10 +265,15 @@ impl<S: Streams> SockDriver<S> {
             if !ready || state.blocked || state.tx.is_empty() {
                 break None;
             }
+            if self.room.write == 0 && state.kind != Kind::Control {
+                self.mark_dirty(key);
+                break None;
+            }
             let Some(peer) = self.peers.get_mut(state.peer) else { return };
             let piggybacked = state.tx.lay_out(
                 &mut peer.owed,
                 self.config.checksum,
+                self.room.write,
                 mem,
                 &mut self.stage,
                 &mut self.pieces,
@@ -279,6 +284,7 @@ impl<S: Streams> SockDriver<S> {
             let (asked, written) = write(&mut self.streams, stream, &self.stage, &self.pieces, mem);
             match written {
                 Ok(n) => {
+                    self.room.write = self.room.write.saturating_sub(n);
                     let done = &mut self.done;
                     let (before, retained) = (state.written, &mut state.retained);
                     state.tx.wrote(n, |item, end| {

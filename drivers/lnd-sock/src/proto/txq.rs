@@ -188,27 +188,31 @@ impl TxQueue {
         });
     }
 
-    /// Lays out the next write: as many frames as fit `stage` and [`SLICES_MAX`]. Each message that
+    /// Lays out the next write: as many frames as fit `stage` and [`SLICES_MAX`], and no more once there
+    /// are `enough` bytes. Each message that
     /// is laid out for the first time takes one of the acknowledgements `owed` on its back; the
     /// number taken is returned.
     pub(crate) fn lay_out(
         &mut self,
         owed: &mut Owed,
         checksum: bool,
+        enough: usize,
         mem: &dyn Memory,
         stage: &mut Vec<u8>,
         pieces: &mut Pieces,
     ) -> u64 {
         stage.clear();
         pieces.clear();
-        let mut taken = 0;
+        let (mut taken, mut bytes) = (0, 0);
         for item in &mut self.items {
             // The longest that an item adds, so that staged bytes never move.
             if stage.len() + frame_len(self.version) + COPY_MAX as usize > STAGE_LEN
                 || pieces.len() + 2 > SLICES_MAX
+                || bytes > 0 && bytes >= enough as u64
             {
                 break;
             }
+            bytes += item.len - item.sent;
             if !item.fixed {
                 item.fixed = true;
                 if self.version.has_frames()
@@ -470,7 +474,7 @@ mod tests {
         let (mut stage, mut pieces) = (Vec::with_capacity(STAGE_LEN), Pieces::new());
         let mut owed = Owed::default();
         while !q.is_empty() {
-            q.lay_out(&mut owed, checksum, &mem, &mut stage, &mut pieces);
+            q.lay_out(&mut owed, checksum, usize::MAX, &mem, &mut stage, &mut pieces);
             let bytes = gather(&stage, &pieces, &mem);
             assert!(!bytes.is_empty(), "a queue that lays out nothing never ends");
             let n = bytes.len().min(step);
@@ -504,7 +508,7 @@ mod tests {
             q.push(msg(n), &hdr(8), spans(&[(0, 8)]), Instant::FAR_FUTURE, None);
         }
         let (mut stage, mut pieces) = (Vec::new(), Pieces::new());
-        q.lay_out(&mut Owed::default(), false, &mem, &mut stage, &mut pieces);
+        q.lay_out(&mut Owed::default(), false, usize::MAX, &mem, &mut stage, &mut pieces);
         assert_eq!(pieces.len(), 1);
         assert_eq!(stage.len(), 100 * 104);
     }
@@ -527,18 +531,18 @@ mod tests {
         let mut q = TxQueue::new(Version::V3);
         q.push(msg(1), &hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
         let (mut stage, mut pieces) = (Vec::new(), Pieces::new());
-        assert_eq!(q.lay_out(&mut owed, false, &mem, &mut stage, &mut pieces), 1);
+        assert_eq!(q.lay_out(&mut owed, false, usize::MAX, &mem, &mut stage, &mut pieces), 1);
         let frame = FrameHdr::parse(ByteOrder::Little, &stage).expect("a frame");
         assert_eq!(frame, FrameHdr::lnet(0, 41));
         // The same frame again, should the write not have taken it.
-        assert_eq!(q.lay_out(&mut owed, false, &mem, &mut stage, &mut pieces), 0);
+        assert_eq!(q.lay_out(&mut owed, false, usize::MAX, &mem, &mut stage, &mut pieces), 0);
         assert_eq!(FrameHdr::parse(ByteOrder::Little, &stage).expect("a frame").cookie1, 41);
         assert_eq!(owed.pop(), Some(42));
         // Version 1 has no room for it.
         owed.push(43);
         let mut q = TxQueue::new(Version::V1);
         q.push(msg(1), &hdr(0), Payload::empty(), Instant::FAR_FUTURE, None);
-        assert_eq!(q.lay_out(&mut owed, false, &mem, &mut stage, &mut pieces), 0);
+        assert_eq!(q.lay_out(&mut owed, false, usize::MAX, &mem, &mut stage, &mut pieces), 0);
         assert_eq!(stage.len(), 72);
     }
 

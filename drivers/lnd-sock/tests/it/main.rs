@@ -13,3 +13,4 @@ mod patience;
 mod random;
 mod raw_peer;
 mod time;
+mod turns;
