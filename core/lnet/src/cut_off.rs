@@ -30,12 +30,20 @@ use crate::timers::Timer;
 /// and traffic is to go on within a second.
 const LASTING: Duration = Duration::from_millis(400);
 
-/// When the loss of a link is announced again, each step after the one before: repeated, then twice withdrawn
-/// and repeated. What was on its way is read within the first pair, unless the peer is very busy. The last
-/// step is for a peer that had not looked at a withdrawal when its repetition came.
-const REMINDERS: [(Duration, Says); 6] = [
-    (Duration::from_millis(25), Says::Down),
-    (Duration::from_millis(25), Says::Up),
+/// When the loss of a link is announced again, each step after the one before. What the peer had in hand is
+/// read within milliseconds, and each message of it undoes the announcement, so that it is repeated as often:
+/// until then the peer writes to the interface as before. Pairs of a withdrawal and a repetition follow,
+/// for what its REPLYs undo. The last step is for a peer that had not looked at a withdrawal when its
+/// repetition came.
+const REMINDERS: [(Duration, Says); 12] = [
+    (Duration::from_millis(2), Says::Down),
+    (Duration::from_millis(2), Says::Down),
+    (Duration::from_millis(2), Says::Down),
+    (Duration::from_millis(3), Says::Down),
+    (Duration::from_millis(3), Says::Down),
+    (Duration::from_millis(4), Says::Up),
+    (Duration::from_millis(4), Says::Down),
+    (Duration::from_millis(30), Says::Up),
     (Duration::from_millis(30), Says::Down),
     (Duration::from_millis(120), Says::Up),
     (Duration::from_millis(30), Says::Down),

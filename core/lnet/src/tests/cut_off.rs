@@ -92,7 +92,7 @@ fn a_message_that_is_read_late_from_an_interface_without_link_brings_it_back_for
     let hdr = Hdr { dst, src, dst_pid: pid, src_pid: pid, payload_len: 0, kind };
     w.inject(1, src, &hdr, &[]);
     assert_eq!(up(&w), [true, true], "S-81.9: a sign of life");
-    w.run(ms(30));
+    w.run(ms(4));
     assert_eq!(up(&w), [true, false]);
     assert!(w.peer_health(1, A[1]) < 1000);
 }
@@ -102,9 +102,9 @@ fn an_interface_without_link_that_a_late_reply_made_healthy_is_left_again() {
     let mut w = with_a_lost_link(Profile::Kernel);
     // H-9: the REPLY raises health, and the status remains.
     w.hosts[1].node.set_peer_ni_health(w.now, Some(nid(A[1])), 1000);
-    w.run(ms(40));
+    w.run(ms(5));
     assert_eq!((up(&w), w.peer_health(1, A[1])), ([true, false], 1000), "no news, so no charge");
-    w.run(ms(60));
+    w.run(ms(10));
     assert_eq!((up(&w), w.peer_health(1, A[1])), ([true, false], 900));
     w.secs(1);
     assert_eq!(up(&w), [true, false], "the last word is the truth");
