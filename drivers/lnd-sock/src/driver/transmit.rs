@@ -203,12 +203,7 @@ impl<S: Streams> SockDriver<S> {
     }
 
     /// The stream takes bytes again, or a connection attempt has ended.
-    pub(super) fn writable<U: Upper + ?Sized>(
-        &mut self,
-        now: Instant,
-        key: ConnKey,
-        up: &mut U,
-    ) {
+    pub(super) fn writable<U: Upper + ?Sized>(&mut self, now: Instant, key: ConnKey, up: &mut U) {
         let timeout = self.timeout_of(key);
         let Some(conn) = self.conns.get_mut(key) else { return };
         if conn.stage().is_some() {
