@@ -138,7 +138,8 @@ fn objects_are_made_written_read_cut_listed_and_removed() {
     assert_eq!(names, ["2", "3"]);
     assert!(json(&to, &["stat"])["available"].as_u64().unwrap() > 0);
     for words in [["get", "1"], ["stat", "9"], ["rm", "1"]] {
-        assert!(failed(&to, &words).contains("No such file or directory"), "{words:?}");
+        let err = failed(&to, &words);
+        assert!(err.contains(": object ") && err.contains("No such file or directory"), "{err}");
     }
     let (_, err, code) = obj(&to, &["stat", "none"], b"");
     assert!(code == Some(2) && err.contains("object 'none': expected a number"), "{err}");

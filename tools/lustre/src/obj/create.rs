@@ -25,8 +25,9 @@ pub(crate) struct Options {
 /// As [`super::with`].
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { client, count } = options;
-    let made: Vec<_> =
-        super::with(client, |obj| (0..*count).map(|_| Ok(super::name(obj.create()?))).collect())?;
+    let made: Vec<_> = super::with(client, None, |obj| {
+        (0..*count).map(|_| Ok(super::name(obj.create()?))).collect()
+    })?;
     if client.way.json {
         println!("{:#}", json!(made));
     } else {

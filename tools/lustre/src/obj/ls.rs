@@ -39,7 +39,7 @@ fn find(obj: &ObjClient, id: ObjectId) -> Result<Option<ObjInfo>, ObjError> {
 /// As [`super::with`].
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { client, from, max } = options;
-    let found = super::with(client, |obj| {
+    let found = super::with(client, None, |obj| {
         let last = obj.last()?;
         let mut found = Vec::new();
         for number in *from..=last {

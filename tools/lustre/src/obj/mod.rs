@@ -15,7 +15,7 @@ mod sync;
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Parser, Subcommand};
 use lustre_rt::{Fid, ObjClient, ObjError, ObjectId};
 
@@ -76,11 +76,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Runs `f` with a client of the target.
+/// Runs `f` with a client of the target; errors name `object`, if it is about one.
 ///
 /// # Errors
 /// No way to the target, no answer within the time, or a refusal.
-fn with<R>(options: &Access, f: impl FnOnce(&ObjClient) -> Result<R>) -> Result<R> {
+fn with<R>(
+    options: &Access,
+    object: Option<ObjectId>,
+    f: impl FnOnce(&ObjClient) -> Result<R>,
+) -> Result<R> {
     let Access { target, way } = options;
     let (node, rpc) = client::node(target, way)?;
     let obj = ObjClient::new(&rpc, &target.name, &client_uuid(), target.nids.clone())?;
@@ -90,9 +94,18 @@ fn with<R>(options: &Access, f: impl FnOnce(&ObjClient) -> Result<R>) -> Result<
         Ok(e) => anyhow!("{}: {e}", target.name),
         Err(e) => e,
     });
+    let result = match object {
+        Some(object) => result.with_context(|| about(object)),
+        None => result,
+    };
     obj.disconnect()?;
     node.stop(Duration::from_secs(1)).blocking();
     result
+}
+
+/// How errors name an object.
+fn about(object: ObjectId) -> String {
+    format!("object {}", name(object))
 }
 
 /// The object of a command line: its number, or its FID.

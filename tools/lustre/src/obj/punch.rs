@@ -28,7 +28,7 @@ pub(crate) struct Options {
 /// There is no such object, and as [`super::with`].
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { client, object, size } = options;
-    super::with(client, |obj| {
+    super::with(client, Some(*object), |obj| {
         obj.punch(*object, *size)?;
         Ok(obj.sync(Some(*object))?)
     })?;

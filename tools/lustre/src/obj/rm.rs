@@ -29,7 +29,7 @@ pub(crate) struct Options {
 /// There is no such object, and as [`super::with`].
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { client, object, count } = options;
-    super::with(client, |obj| {
+    super::with(client, Some(*object), |obj| {
         obj.remove(*object, *count)?;
         Ok(obj.sync(None)?)
     })?;

@@ -49,6 +49,7 @@ enum Handle {
 
 struct Stripe<'a> {
     target: &'a Target,
+    id: ObjectId,
     import: Import,
     handle: Handle,
 }
@@ -102,14 +103,15 @@ impl Client {
 impl Stripe<'_> {
     fn explain(&self, way: &Way, failure: impl Into<Failure>) -> anyhow::Error {
         let name = &self.target.name;
-        match failure.into() {
+        let why = match failure.into() {
             Failure::Rpc(e) => client::explain(&self.import, self.target, way, &e),
             Failure::Errno(errno @ Errno::EOPNOTSUPP) => {
                 anyhow!("{name}: {errno} (a target without locks? see --uncached)")
             }
             Failure::Errno(errno) => anyhow!("{name}: {errno}"),
             Failure::Other(text) => anyhow!("{name}: {text}"),
-        }
+        };
+        why.context(super::about(self.id))
     }
 }
 
@@ -156,7 +158,7 @@ pub(super) fn with<R>(
             Client::Cached(objects) => Handle::Cached(objects.open(id)),
             Client::Plain(obj) => Handle::Plain(obj.clone(), id),
         };
-        Ok(Stripe { target, import: client.import().clone(), handle })
+        Ok(Stripe { target, id, import: client.import().clone(), handle })
     });
     let stripes = stripes.collect::<Result<Vec<_>>>();
     let result = stripes.and_then(|stripes| f(&StripedFile { way, raid, stripes }));

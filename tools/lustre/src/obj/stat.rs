@@ -36,7 +36,8 @@ pub(super) fn shown(id: ObjectId, info: &ObjInfo) -> Value {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { client, object } = options;
     let Some(id) = *object else {
-        let ObjSpace { total, free, available } = super::with(client, |obj| Ok(obj.space()?))?;
+        let ObjSpace { total, free, available } =
+            super::with(client, None, |obj| Ok(obj.space()?))?;
         if client.way.json {
             let name = &client.target.name;
             let shown =
@@ -47,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         return Ok(());
     };
-    let info = super::with(client, |obj| Ok(obj.stat(id)?))?;
+    let info = super::with(client, Some(id), |obj| Ok(obj.stat(id)?))?;
     if client.way.json {
         println!("{:#}", shown(id, &info));
         return Ok(());

@@ -26,7 +26,7 @@ pub(crate) struct Options {
 /// There is no such object, and as [`super::with`].
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { client, object } = options;
-    super::with(client, |obj| Ok(obj.sync(*object)?))?;
+    super::with(client, *object, |obj| Ok(obj.sync(*object)?))?;
     if client.way.json {
         println!("{:#}", json!({ "object": object.map(super::name), "committed": true }));
     }
