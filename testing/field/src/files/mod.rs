@@ -37,6 +37,8 @@ const SHARED: u32 = 4;
 /// How long a copy may take, and a client to end.
 const COPY: Duration = Duration::from_secs(1800);
 const END: Duration = Duration::from_secs(400);
+/// How long a call of a copy may take: longer than a server waits for clients of its life before.
+const COPY_CALL: Duration = Duration::from_secs(600);
 /// Between two looks at a process.
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes that a copy must have moved to be going on.
@@ -328,6 +330,8 @@ impl Run<'_> {
         let mut command = self.site.command(0, &self.setup.ulnet)?;
         command.arg(crate::LUSTRE).args(["cp", "-r", "--json"]).args(sides);
         command.arg("--source").arg(self.site.client_nids(0)?.join(","));
+        // A client that has left while a server was away is waited for when that server recovers.
+        command.args(["--timeout", &COPY_CALL.as_secs().to_string()]);
         let name = what.split(',').next().unwrap_or_default().replace([' ', '-'], "");
         let (out, err) = (
             self.setup.dir.join(format!("{name}.json")),
