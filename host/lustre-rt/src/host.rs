@@ -2,12 +2,14 @@
 //! back to the callers of calls.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_channel::Sender;
 use ldlm::client::LockClient;
 use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, Nid, RegionId, Report, Upper};
 use lustre_client::visitor::Opens;
 use lustre_target::Targets;
+use lustre_wire::ConnectData;
 use ptlrpc::{
     CallId, Event, EvictReason, ImportId, ImportState, Ptlrpc, RecoveryChange, Reply, Rpc, Served,
     ServedId,
@@ -69,11 +71,16 @@ pub(crate) struct Host {
     pub(crate) seats: Seats,
     /// Files that visits have open.
     pub(crate) opens: Opens,
+    /// What targets have granted to the imports of visits.
+    pub(crate) granted: BTreeMap<ImportId, Granted>,
     /// The last evictions, oldest first, at most [`EVICTIONS_KEPT`].
     pub(crate) evictions: VecDeque<Eviction>,
     /// Gets lines for the log.
     pub(crate) log: Option<Log>,
 }
+
+/// What a target has granted, for threads that must not wait for the node's.
+pub(crate) type Granted = Arc<Mutex<ConnectData>>;
 
 /// What stands before lines that name their subject themselves.
 const LAYER: &str = "rpc";
@@ -87,6 +94,9 @@ impl Host {
         loop {
             while let Some(event) = self.ptlrpc.poll_event() {
                 self.seats.count(&event);
+                if let Event::Import { import, state: ImportState::Full } = event {
+                    self.connected(import);
+                }
                 // Callbacks to clients of this node first: they are for none of its targets.
                 let event = self.locks.event(event, &mut self.ptlrpc.rpc(below));
                 let Some(event) = event else { continue };
@@ -112,6 +122,14 @@ impl Host {
         }
     }
 
+    /// A connection was made: what the target has granted is there before a call is answered.
+    fn connected(&self, import: ImportId) {
+        let Some(granted) = self.granted.get(&import) else { return };
+        if let Some(view) = self.ptlrpc.import_view(import) {
+            *granted.lock().unwrap_or_else(PoisonError::into_inner) = view.granted;
+        }
+    }
+
     fn log(&mut self, target: &str, line: &str) {
         if let Some(log) = &mut self.log {
             log(target, line);
@@ -132,6 +150,7 @@ impl Host {
             }
             Event::Import { import, state: ImportState::Closed } => {
                 self.opens.forget(import);
+                self.granted.remove(&import);
                 if let Some(waiter) = self.closing.remove(&import) {
                     let _ = waiter.try_send(());
                 }

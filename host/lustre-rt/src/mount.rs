@@ -9,7 +9,7 @@ use core::ops::Deref;
 use core::pin::pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::Wake;
 use std::thread::{self, Thread};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,6 +21,7 @@ use lustre_client::visitor::{
 use lustre_wire::{ConnectData, ImportKind};
 use ptlrpc::{Call, CallError, CallId, Direction, ImportConfig};
 
+use crate::host::Granted;
 use crate::node::{Import, RpcError, RpcNode};
 
 /// Where a mount goes.
@@ -81,6 +82,13 @@ pub struct NodeWire {
     limit: Duration,
 }
 
+/// A connection of a visit.
+#[derive(Debug)]
+pub struct NodeLink {
+    import: Import,
+    granted: Granted,
+}
+
 fn of_call(e: RpcError) -> CallError {
     match e {
         RpcError::Call(e) => e,
@@ -90,31 +98,34 @@ fn of_call(e: RpcError) -> CallError {
 }
 
 impl Wire for NodeWire {
-    type Link = Import;
+    type Link = NodeLink;
 
-    fn link(&self, config: ImportConfig) -> Result<Import, CallError> {
+    fn link(&self, config: ImportConfig) -> Result<NodeLink, CallError> {
         let takes_callbacks = config.kind == ImportKind::Mdc;
         let import = self.rpc.import(config).map_err(of_call)?;
-        if takes_callbacks {
+        let (id, granted) = (import.id(), Granted::default());
+        let cell = Arc::clone(&granted);
+        let opened = self.rpc.run(move |host, below| {
+            host.granted.insert(id, cell);
             // A lock that came with an open may be called back before it has been given back: the
             // lock client answers that it is gone (C-67).
-            let id = import.id();
-            let opened = self
-                .rpc
-                .run(move |host, below| host.locks.open(id, &mut host.ptlrpc.rpc(below)))
-                .map_err(|_| CallError::Closed)?;
-            opened.map_err(CallError::NoDescriptor)?;
-        }
-        Ok(import)
+            match takes_callbacks {
+                true => host.locks.open(id, &mut host.ptlrpc.rpc(below)),
+                false => Ok(()),
+            }
+        });
+        opened.map_err(|_| CallError::Closed)?.map_err(CallError::NoDescriptor)?;
+        Ok(NodeLink { import, granted })
     }
 
-    fn connect(&self, link: &Import) {
-        let id = link.id();
+    fn connect(&self, link: &NodeLink) {
+        let id = link.import.id();
         // A node that has stopped says so to the call that follows.
         let _ran = self.rpc.start_run(move |host, below| host.ptlrpc.rpc(below).connect(id));
     }
 
-    async fn call(&self, link: &Import, call: Call, moved: Moved) -> End {
+    async fn call(&self, link: &NodeLink, call: Call, moved: Moved) -> End {
+        let link = &link.import;
         let keeps = call.keep.then(|| call.buffers.clone());
         let call = Call { limit: Some(self.limit), ..call };
         let begun = match moved {
@@ -143,9 +154,9 @@ impl Wire for NodeWire {
         }
     }
 
-    async fn handle(&self, link: &Import, open: CallId) -> Option<u64> {
-        let id = link.id();
-        self.rpc.run(move |host, _| host.opens.handle(id, open)).ok().flatten()
+    async fn handle(&self, link: &NodeLink, open: CallId) -> Option<u64> {
+        let id = link.import.id();
+        self.rpc.ask(move |host| host.opens.handle(id, open)).await.flatten()
     }
 
     async fn pause(&self, seconds: u32) {
@@ -157,13 +168,13 @@ impl Wire for NodeWire {
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     }
 
-    async fn terms(&self, link: &Import) -> ConnectData {
-        link.view().ok().flatten().map(|view| view.granted).unwrap_or_default()
+    async fn terms(&self, link: &NodeLink) -> ConnectData {
+        *link.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn close(&self, link: &Import) {
+    async fn close(&self, link: &NodeLink) {
         // A node that has stopped has no connection left.
-        let _ = link.end().await;
+        let _ = link.import.end().await;
     }
 }
 

@@ -113,6 +113,7 @@ impl RpcNode {
             holders: Holders::new(Arc::clone(&back)),
             seats: Seats::new(handle.clone(), freed.clone()),
             opens: Opens::default(),
+            granted: BTreeMap::new(),
             evictions: VecDeque::new(),
             log: None,
         };
@@ -138,6 +139,19 @@ impl RpcNode {
             })
         });
         ran.blocking()?.ok_or(OpError::Stopped)
+    }
+
+    /// What `f` says on the node's thread, for a future that is polled by a thread which must not wait.
+    /// `None`: the node has stopped, or has too much to do.
+    pub(crate) async fn ask<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Host) -> R + Send + 'static,
+    ) -> Option<R> {
+        let upper = self.upper;
+        let asked = self.handle.call(move |stack: &mut Stack, _| {
+            stack.with_upper(upper, |host: &mut Host, _| f(host))
+        });
+        asked.await.ok().flatten()
     }
 
     /// Lets `f` run on the node's thread, after what was sent there before. A node that has stopped

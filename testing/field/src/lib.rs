@@ -5,8 +5,8 @@
 //! process whatever it dies of. Where to read: `play.rs` is the run of one scenario, `stage.rs` its
 //! hosts, `fault.rs` what is done to them, `load/` the processes in them, `measure.rs` the figures,
 //! `table.rs` how they are shown and held against the bars; `simulated.rs` plays the same in virtual
-//! time, `beside.rs` shows both worlds; `rpc.rs` plays them under requests of `ulnet rpc bench`. `docs/performance.md`, "Failures on real
-//! sockets", has the results.
+//! time, `beside.rs` shows both worlds; `rpc.rs` plays them under requests of `ulnet rpc bench`; `files/`
+//! is a file system with clients. `docs/performance.md`, "Failures on real sockets", has the results.
 
 mod beside;
 mod child;
@@ -14,6 +14,7 @@ pub mod clock;
 mod concern;
 mod course;
 mod fault;
+mod files;
 pub mod load;
 mod measure;
 pub mod mptcp;
@@ -26,6 +27,7 @@ mod simulated;
 mod stage;
 mod table;
 
+pub use files::{FilesFigures, FilesRow, FilesSetup, Score, Size, play_files, tools};
 pub use measure::{Figures, Spread};
 pub use options::main;
 pub use play::{Over, Setup, play, scratch};
@@ -41,3 +43,12 @@ pub const DAEMON: &str = "daemon-process";
 pub const RPC: &str = "rpc";
 /// First argument of a process that serves one: `ulnet serve`.
 pub const SERVE: &str = "serve";
+/// First argument of a process that uses files: `ulnet lustre`.
+pub const LUSTRE: &str = "lustre";
+/// First argument of a process that works with files, and of what it is to do.
+pub const FILES: &str = "files-process";
+
+/// Runs a process that works with files.
+pub fn files_main(task: &str) -> std::process::ExitCode {
+    files::worker_main(task)
+}

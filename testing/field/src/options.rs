@@ -10,6 +10,7 @@ use lnet_scenario::{Fidelity, Scenario};
 use netns::World;
 
 use crate::beside::beside;
+use crate::files::{FilesFigures, FilesSetup, Size, play_files, tools};
 use crate::play::{Over, Setup, play, scratch};
 use crate::rpc::{RpcFigures, is_for_commands, play_rpc, read_rpc, rpc_table};
 use crate::simulated::simulate;
@@ -46,6 +47,18 @@ pub struct Options {
     /// Under `ulnet rpc bench` in place of their own load: two servers of a target, eight clients.
     #[arg(long, conflicts_with_all = ["mptcp", "beside", "simulated", "fidelity"])]
     rpc: bool,
+
+    /// Files in place of scenarios: a file system on three nodes, eight clients, a tree copied in and out.
+    #[arg(long, conflicts_with_all = ["mptcp", "beside", "simulated", "fidelity", "rpc", "only", "seconds", "dir", "list"])]
+    files: bool,
+
+    /// How large a run with files is: small (some seconds) or full (20,000 files).
+    #[arg(long, value_name = "SIZE", requires = "files", default_value = "full", value_parser = Size::named)]
+    size: Size,
+
+    /// Program that serves files and copies them, such as a release build of ulnet; this one if not given.
+    #[arg(long, value_name = "PROGRAM", requires = "files")]
+    ulnet: Option<PathBuf>,
 
     /// In the simulator as well, and both worlds beside each other in place of the bars.
     #[arg(long, conflicts_with = "mptcp")]
@@ -130,6 +143,9 @@ pub fn shorten(scenario: &mut Scenario, seconds: Duration) -> anyhow::Result<()>
 
 /// Whether all bars were met.
 fn run(options: &Options) -> anyhow::Result<bool> {
+    if options.files {
+        return run_files(options);
+    }
     let mut all = read(&options.dir.clone().unwrap_or_else(directory))?;
     if !options.only.is_empty() {
         all.retain(|s| options.only.iter().any(|name| s.name.contains(name.as_str())));
@@ -266,4 +282,42 @@ fn run_rpc(options: &Options, names: &[String]) -> anyhow::Result<bool> {
         print!("{}", rpc_table(&rows));
     }
     Ok(unplayed == 0 && rows.iter().all(RpcFigures::hold))
+}
+
+/// Runs programs on files. Whether nothing failed and nothing differs.
+fn run_files(options: &Options) -> anyhow::Result<bool> {
+    let dir = options.keep.clone().unwrap_or_else(scratch);
+    let exe = std::env::current_exe()?;
+    let ulnet = options.ulnet.clone().unwrap_or_else(|| exe.clone());
+    let ulnet = ulnet.canonicalize().with_context(|| ulnet.display().to_string())?;
+    if let Err(why) = tools() {
+        netns::skipped("files over real processes", why);
+        return Ok(true);
+    }
+    let mut all: Vec<FilesFigures> = Vec::new();
+    for round in 1..=options.rounds {
+        let world = match World::new("files") {
+            Ok(world) => world,
+            Err(why) => {
+                netns::skipped("files over real processes", why);
+                return Ok(true);
+            }
+        };
+        let (exe, ulnet) = (exe.clone(), ulnet.clone());
+        let dir = dir.join(format!("files-{round}"));
+        let setup = FilesSetup { exe, ulnet, dir, size: options.size };
+        let figures = play_files(world, &setup)?;
+        if !options.json {
+            print!("{}", figures.table());
+        }
+        all.push(figures);
+    }
+    if options.keep.is_none() {
+        // Files left there do no harm.
+        let _ = std::fs::remove_dir_all(&dir);
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    }
+    Ok(all.iter().all(FilesFigures::hold))
 }

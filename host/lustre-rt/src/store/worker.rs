@@ -227,6 +227,8 @@ impl Worker {
         self.committing = false;
         let failed = result.as_ref().err().cloned();
         self.disk.settle(result);
+        // An order that came meanwhile may have changed nothing: then there is no commit to wait for.
+        self.dirty_since = self.dirty_since.filter(|_| self.disk.is_dirty());
         self.report();
         if let Some(e) = failed {
             for (token, _) in core::mem::take(&mut self.syncs) {
@@ -267,5 +269,49 @@ impl Worker {
             (self.wake)(WakeUp(Arc::clone(&self.signal)));
         }
         self.undelivered |= self.signal.lost.swap(false, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lustre_target::conformance::Slate;
+    use lustre_target::store::{Change, Source, Space, Txn};
+
+    use super::super::DiskConfig;
+    use super::*;
+
+    #[test]
+    fn a_read_while_a_commit_is_under_way_leaves_nothing_to_be_committed() {
+        let dir = fresh::path("store-worker");
+        std::fs::create_dir_all(&dir).unwrap();
+        let (batches, frozen) = channel();
+        let (done, _facts) = channel();
+        let mut worker = Worker {
+            disk: Disk::open(DiskConfig::new(&dir)).unwrap(),
+            batches,
+            committing: false,
+            dirty_since: None,
+            syncs: VecDeque::new(),
+            held: VecDeque::new(),
+            done,
+            wake: Box::new(|_| {}),
+            signal: Arc::default(),
+            undelivered: false,
+        };
+        let slate = Slate(Vec::new());
+        let put = Change::Put(Space::Objects, b"key".to_vec(), vec![1]);
+        let read = Source::Record(Space::Objects, b"key".to_vec());
+        for order in
+            [StoreOrder::Apply(Txn { id: 1, changes: vec![put] }), StoreOrder::Sync { token: 1 }]
+        {
+            worker.order(Ready::of(order, &slate));
+        }
+        worker.begin_commit();
+        let batch: Batch = frozen.try_recv().unwrap();
+        worker.order(Ready::of(StoreOrder::Read { token: 2, from: read }, &slate));
+        worker.committed(batch.commit());
+        // Otherwise a commit would be due for ever, and the thread would look for it without a pause.
+        assert_eq!(worker.dirty_since, None);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }
