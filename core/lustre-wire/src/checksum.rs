@@ -19,7 +19,7 @@ pub enum Sum {
     Crc32(crc32fast::Hasher),
     /// Adler-32: its two halves.
     Adler(u32, u32),
-    /// CRC-32C, not inverted.
+    /// CRC-32C.
     Crc32c(u32),
 }
 
@@ -27,58 +27,6 @@ pub enum Sum {
 const ADLER: u32 = 65_521;
 /// So many bytes of any value do not overflow the halves of Adler-32.
 const ADLER_RUN: usize = 5552;
-
-/// Remainders of CRC-32C for each byte that stands 0 … 7 places before the end.
-const CASTAGNOLI: [[u32; 256]; 8] = tables(0x82F6_3B78);
-
-const fn tables(polynomial: u32) -> [[u32; 256]; 8] {
-    let mut tables = [[0; 256]; 8];
-    let mut i = 0;
-    while i < 256 {
-        let mut crc = i as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
-            bit += 1;
-        }
-        tables[0][i] = crc;
-        i += 1;
-    }
-    let mut place = 1;
-    while place < 8 {
-        let mut i = 0;
-        while i < 256 {
-            let before = tables[place - 1][i];
-            tables[place][i] = before >> 8 ^ tables[0][(before & 0xFF) as usize];
-            i += 1;
-        }
-        place += 1;
-    }
-    tables
-}
-
-/// The remainder of a byte `place` places before the end.
-const fn castagnoli(place: usize, byte: u32) -> u32 {
-    // A byte is below the length of a table, and the places are written out below.
-    CASTAGNOLI[place][(byte & 0xFF) as usize]
-}
-
-fn crc32c(mut crc: u32, bytes: &[u8]) -> u32 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        let word = u64::from_le_bytes(*word) ^ u64::from(crc);
-        let (low, high) = (word as u32, (word >> 32) as u32);
-        crc = castagnoli(7, low)
-            ^ castagnoli(6, low >> 8)
-            ^ castagnoli(5, low >> 16)
-            ^ castagnoli(4, low >> 24)
-            ^ castagnoli(3, high)
-            ^ castagnoli(2, high >> 8)
-            ^ castagnoli(1, high >> 16)
-            ^ castagnoli(0, high >> 24);
-    }
-    rest.iter().fold(crc, |crc, byte| crc >> 8 ^ castagnoli(0, crc ^ u32::from(*byte)))
-}
 
 fn adler(a: u32, b: u32, bytes: &[u8]) -> (u32, u32) {
     bytes.chunks(ADLER_RUN).fold((a, b), |(mut a, mut b), run| {
@@ -115,7 +63,7 @@ impl Checksum {
         match self {
             Self::Crc32 => Sum::Crc32(crc32fast::Hasher::new()),
             Self::Adler => Sum::Adler(1, 0),
-            Self::Crc32c => Sum::Crc32c(u32::MAX),
+            Self::Crc32c => Sum::Crc32c(0),
         }
     }
 
@@ -133,7 +81,7 @@ impl Sum {
         match self {
             Self::Crc32(hasher) => hasher.update(bytes),
             Self::Adler(a, b) => (*a, *b) = adler(*a, *b, bytes),
-            Self::Crc32c(crc) => *crc = crc32c(*crc, bytes),
+            Self::Crc32c(crc) => *crc = crc32c::crc32c_append(*crc, bytes),
         }
     }
 
@@ -142,7 +90,7 @@ impl Sum {
         match self {
             Self::Crc32(hasher) => !hasher.clone().finalize(),
             Self::Adler(a, b) => b << 16 | a,
-            Self::Crc32c(crc) => !crc,
+            Self::Crc32c(crc) => *crc,
         }
     }
 }

