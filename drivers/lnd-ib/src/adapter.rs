@@ -47,6 +47,10 @@ pub trait Adapter {
     /// [`Adapter::unmap`] until the next [`Adapter::poll`].
     fn buffer(&self, map: MapId) -> &[u8];
 
+    /// Whether the caller polls without sleeping from now on: nothing has to wake it as long as it
+    /// does.
+    fn spin(&mut self, _spins: bool) {}
+
     /// The source that was registered under a token of this adapter has news.
     fn ready(&mut self, _token: usize) {}
 

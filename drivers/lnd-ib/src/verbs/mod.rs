@@ -135,6 +135,8 @@ pub struct Verbs {
     buffers: Buffers,
     completions: Completions,
     device: Device,
+    /// The caller polls without sleeping.
+    spins: bool,
 }
 
 // SAFETY: the libraries' calls may be made from any thread; everything that the pointers name is this
@@ -204,6 +206,7 @@ impl Verbs {
             buffers: Buffers::default(),
             completions: Completions::new(device.call),
             device,
+            spins: false,
             config,
         };
         new.report_port();
@@ -500,9 +503,9 @@ impl Verbs {
 
     /// Takes completions.
     fn complete(&mut self) {
-        let Self { completions, endpoints, places, buffers, facts, .. } = self;
+        let Self { completions, endpoints, places, buffers, facts, spins, .. } = self;
         let mut moved: SmallVec<[ConnId; 8]> = SmallVec::new();
-        completions.take(|wc: &Wc| {
+        completions.take(!*spins, |wc: &Wc| {
             let Some(named) = Named::of(wc.wr_id) else { return };
             let (Named::Receive(seat, _) | Named::Signalled(seat) | Named::Silent(seat)) = named;
             // One of a connection that is gone.
@@ -826,6 +829,10 @@ impl Adapter for Verbs {
         let closed = self.closed.iter().find(|(id, ..)| *id == map);
         // SAFETY: its key was closed when it was unmapped.
         closed.map_or(&[], |(_, pages, len)| unsafe { pages.bytes(0, *len) })
+    }
+
+    fn spin(&mut self, spins: bool) {
+        self.spins = spins;
     }
 
     fn ready(&mut self, token: usize) {
