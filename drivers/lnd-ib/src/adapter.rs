@@ -54,6 +54,12 @@ pub trait Adapter {
     /// The source that was registered under a token of this adapter has news.
     fn ready(&mut self, _token: usize) {}
 
+    /// Opens a device again that was taken away. Its port and its rate follow as facts.
+    ///
+    /// # Errors
+    /// It is not back.
+    fn reopen(&mut self, now: Instant) -> Result<(), Errno>;
+
     /// The next thing that has happened.
     fn poll(&mut self) -> Option<Fact>;
 }
