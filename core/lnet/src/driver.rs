@@ -39,7 +39,8 @@ pub trait Driver {
     /// Does the I/O that is ready and reports what came of it to `node`.
     ///
     /// With `spin` the caller polls without sleeping: the driver also polls recently busy sockets
-    /// that no readiness event has named.
+    /// that no readiness event has named, and need not arm what would wake the caller. One turn
+    /// without `spin` comes before the caller sleeps.
     fn turn(
         &mut self,
         now: Instant,

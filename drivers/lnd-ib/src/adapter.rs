@@ -47,8 +47,18 @@ pub trait Adapter {
     /// [`Adapter::unmap`] until the next [`Adapter::poll`].
     fn buffer(&self, map: MapId) -> &[u8];
 
+    /// Whether the caller polls without sleeping from now on: nothing has to wake it as long as it
+    /// does.
+    fn spin(&mut self, _spins: bool) {}
+
     /// The source that was registered under a token of this adapter has news.
     fn ready(&mut self, _token: usize) {}
+
+    /// Opens a device again that was taken away. Its port and its rate follow as facts.
+    ///
+    /// # Errors
+    /// It is not back.
+    fn reopen(&mut self, now: Instant) -> Result<(), Errno>;
 
     /// The next thing that has happened.
     fn poll(&mut self) -> Option<Fact>;

@@ -163,10 +163,11 @@ impl<A: Adapter> Driver for IbDriver<A> {
         &mut self,
         now: Instant,
         ready: &[Ready],
-        _spin: bool,
+        spin: bool,
         node: &mut Node,
         mem: &mut dyn Memory,
     ) {
+        self.ports_mut().for_each(|port| port.adapter.spin(spin));
         for Ready { token, .. } in ready {
             self.ports_mut().for_each(|port| port.adapter.ready(*token));
         }

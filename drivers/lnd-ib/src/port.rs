@@ -125,6 +125,11 @@ impl<A: Adapter> Port<A> {
                 scatter(part(&self.adapter, conn, slot, at, len).unwrap_or_default(), &to, mem);
             }
             Output::Scatter { map, to } => scatter(self.adapter.buffer(map), &to, mem),
+            Output::Reopen => {
+                if self.adapter.reopen(now).is_ok() {
+                    self.ib.reopened(now);
+                }
+            }
             Output::Event(event) => self.report(now, event, up),
         }
     }

@@ -329,6 +329,9 @@ pub enum Output {
         /// Where to, as many bytes as there are.
         to: IoVec,
     },
+    /// The device was taken away: open it again if it is back, and answer with
+    /// [`crate::IbNi::reopened`] then. No connection and no memory is left of before.
+    Reopen,
     /// Report to the node.
     Event(Event),
 }

@@ -83,6 +83,9 @@ impl Stack {
             self.in_turn = false;
         }
         let spin = wait == Wait::Spin;
+        if core::mem::replace(&mut self.spun, spin) && !spin {
+            busy |= self.stop_spinning();
+        }
         let polls = !spin || self.looks == 0;
         if polls {
             busy |= self.look(wait, busy);
@@ -101,7 +104,7 @@ impl Stack {
             self.settle();
             busy = true;
         }
-        self.drive(spin);
+        self.drive(spin, spin);
         // What came in is answered before anything else is looked at.
         busy |= self.settle();
         if !polls && !self.events.is_empty() {
@@ -193,9 +196,21 @@ impl Stack {
         any
     }
 
-    fn drive(&mut self, spin: bool) {
+    /// The last turn of a caller that spins no more, and may sleep in the next one: drivers arm what
+    /// wakes it, and find what has come before that.
+    fn stop_spinning(&mut self) -> bool {
+        self.now = self.clock.now();
+        self.in_turn = true;
+        self.drive(false, true);
+        let busy = self.settle();
+        self.in_turn = false;
+        busy
+    }
+
+    /// Turns the drivers that have news, or `all`.
+    fn drive(&mut self, spin: bool, all: bool) {
         for slot in &mut self.drivers {
-            if spin || !slot.ready.is_empty() {
+            if all || !slot.ready.is_empty() {
                 slot.driver.get_mut().turn(
                     self.now,
                     &slot.ready,

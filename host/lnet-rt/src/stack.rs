@@ -161,6 +161,8 @@ pub struct Stack {
     pub(crate) now: Instant,
     pub(crate) in_turn: bool,
     pub(crate) looks: u32,
+    /// The last turn was one of a caller that spins.
+    pub(crate) spun: bool,
     pub(crate) unfinished: bool,
     pub(crate) stopping: Option<Stopping>,
     pub(crate) stats: StackStats,
@@ -215,6 +217,7 @@ impl Stack {
             now,
             in_turn: false,
             looks: 0,
+            spun: false,
             unfinished: true,
             stopping: None,
             stats: StackStats::default(),

@@ -91,6 +91,8 @@ pub struct Emulated {
     pub listens: bool,
     /// What no adapter would do, or no driver may ask for.
     pub violations: Vec<String>,
+    /// A device that was taken away may be opened again.
+    returned: bool,
     qps: BTreeMap<ConnId, Qp>,
     by_number: BTreeMap<QpNum, ConnId>,
     requests: BTreeMap<RequestId, Asked>,
@@ -118,6 +120,7 @@ impl Emulated {
             faults: Faults::default(),
             listens: true,
             violations: Vec::new(),
+            returned: false,
             qps: BTreeMap::new(),
             by_number: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -202,6 +205,11 @@ impl Emulated {
             self.break_all();
         }
         self.facts.push_back(Fact::Device(event));
+    }
+
+    /// A device that was reported as removed is back, to be opened again.
+    pub const fn come_back(&mut self) {
+        self.returned = true;
     }
 
     /// All queue pairs fail.
@@ -317,6 +325,17 @@ impl Adapter for Emulated {
 
     fn buffer(&self, map: MapId) -> &[u8] {
         self.keys.buffer(map)
+    }
+
+    fn reopen(&mut self, _now: Instant) -> Result<(), Errno> {
+        if !core::mem::take(&mut self.returned) {
+            return Err(Errno::ENODEV);
+        }
+        if !self.qps.is_empty() || self.keys.open() > 0 {
+            self.wrong("a device is opened again with something left of before");
+        }
+        self.facts.push_back(Fact::Device(DeviceEvent::PortActive));
+        Ok(())
     }
 
     fn poll(&mut self) -> Option<Fact> {

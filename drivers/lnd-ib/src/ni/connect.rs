@@ -472,6 +472,10 @@ impl IbNi {
         }
         let waiting = core::mem::take(&mut peer.queue);
         let last_alive = peer.last_alive;
+        if active {
+            // First, so that the node sends what fails another way.
+            self.doubt_unreached(nid);
+        }
         for key in waiting {
             self.fail(key, connect_fault(errno));
         }

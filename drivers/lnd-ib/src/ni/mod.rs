@@ -4,6 +4,7 @@
 mod check;
 mod close;
 mod connect;
+mod device;
 mod receive;
 mod timers;
 mod transmit;
@@ -12,7 +13,6 @@ mod watch;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use lnet::Link;
 use lnet_types::{Instant, NiId, Nid, RxId};
 use lnet_wire::ByteOrder;
 use lnet_wire::ib::{MsgHead, Version};
@@ -20,7 +20,6 @@ use slotmap::SlotMap;
 
 use crate::conn::Conn;
 use crate::credits::Credits;
-use crate::device::{DeviceEffect, DeviceEvent};
 use crate::fault::CloseReason;
 use crate::peer::Peer;
 use crate::stats::Stats;
@@ -79,6 +78,8 @@ pub struct IbNi {
     others_coming: bool,
     stopped: bool,
     device_gone: bool,
+    /// When it is looked for again.
+    reopen_at: Option<Instant>,
     /// The interface is unusable.
     fatal: bool,
     /// The highest rate of the link so far, and whether it is slower now.
@@ -120,6 +121,7 @@ impl IbNi {
             others_coming: false,
             stopped: false,
             device_gone: false,
+            reopen_at: None,
             fatal: false,
             rate: 0,
             degraded: false,
@@ -215,53 +217,13 @@ impl IbNi {
         self.clock(now);
         self.stopped = true;
         self.unwatch_all();
+        self.forget_device();
         self.close_all(CloseReason::Stopped);
     }
 
     /// Whether a stopped interface has nothing left that the adapter could reach.
     pub fn is_stopped(&self) -> bool {
         self.stopped && self.conns.is_empty() && self.txs.is_empty()
-    }
-
-    /// An event of the device has arrived.
-    pub fn device_event(&mut self, now: Instant, event: DeviceEvent) {
-        self.clock(now);
-        match event.effect() {
-            DeviceEffect::Down => self.set_fatal(true),
-            DeviceEffect::Up if self.device_gone => {}
-            DeviceEffect::Up => self.set_fatal(false),
-            DeviceEffect::Gone => {
-                self.device_gone = true;
-                self.set_fatal(true);
-                self.close_all(CloseReason::DeviceGone);
-            }
-            DeviceEffect::Close => self.close_all(CloseReason::CompletionsLost),
-            DeviceEffect::Rate => {
-                if let DeviceEvent::Rate(rate) = event {
-                    self.set_rate(rate);
-                }
-            }
-            DeviceEffect::Nothing => {}
-        }
-    }
-
-    /// Reports a change once (HL-lnd-015, B-40).
-    fn set_fatal(&mut self, fatal: bool) {
-        if self.fatal != fatal {
-            self.fatal = fatal;
-            self.report(Event::Link(if fatal { Link::Down } else { Link::Up }));
-        }
-    }
-
-    /// A rate below the highest so far is a degraded link (HL-lnd-020).
-    fn set_rate(&mut self, rate: u32) {
-        self.rate = self.rate.max(rate);
-        let degraded = rate < self.rate;
-        if self.degraded != degraded {
-            self.degraded = degraded;
-            self.report(Event::Degraded(degraded));
-            self.judge_all();
-        }
     }
 
     fn report(&mut self, event: Event) {

@@ -20,6 +20,8 @@ pub(super) enum Timer {
     Peer(Nid),
     /// A look at the rail to a peer.
     Look(Nid),
+    /// A look for the device, which was taken away.
+    Device,
 }
 
 impl IbNi {
@@ -46,6 +48,7 @@ impl IbNi {
                 }
                 Timer::Peer(nid) => self.retry(nid),
                 Timer::Look(nid) => self.look(nid),
+                Timer::Device => self.look_for_device(),
             }
         }
     }

@@ -159,6 +159,19 @@ impl IbNi {
         }
     }
 
+    /// An attempt to connect to a peer without connections has failed: as long as no other one succeeds,
+    /// no rail that carries is worse than this one.
+    pub(super) fn doubt_unreached(&mut self, nid: Nid) {
+        let now = self.now;
+        let rail = self.rails.get_mut(&nid).filter(|rail| now <= rail.wanted + FORGET);
+        let (Some(rail), Some(_)) = (rail, self.suspicion) else { return };
+        let news = rail.watch.saw(now, Evidence::Overdue);
+        self.watch(nid, false);
+        if news {
+            self.report_rail(nid);
+        }
+    }
+
     /// Whether something is under way to a peer, and how long the oldest of it has made no progress.
     fn oldest(&self, nid: Nid) -> (bool, Duration) {
         let Some(peer) = self.peers.get(&nid) else { return (false, Duration::ZERO) };

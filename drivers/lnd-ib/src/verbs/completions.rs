@@ -109,36 +109,41 @@ impl Completions {
         }
     }
 
-    /// Takes completions until there are none, and leaves every queue armed.
-    pub(super) fn take(&mut self, mut each: impl FnMut(&Wc)) {
+    /// Takes completions until there are none, and leaves every queue armed if the caller is to be
+    /// woken by the next one: arming is a call of the system with some devices.
+    pub(super) fn take(&mut self, arm: bool, mut each: impl FnMut(&Wc)) {
+        self.queues.iter_mut().for_each(|queue| queue.take(arm, &mut each));
+    }
+}
+
+impl Queue {
+    fn take(&mut self, arm: bool, each: &mut impl FnMut(&Wc)) {
         let mut batch = [Wc::default(); BATCH];
-        for queue in &mut self.queues {
-            loop {
-                // SAFETY: the queue and its context live until `drop`; at most as many completions
-                // are written as the batch has places.
-                let got = unsafe {
-                    let context = (*queue.cq).context;
-                    ((*context).ops.poll_cq)(queue.cq, BATCH as i32, batch.as_mut_ptr())
-                };
-                let got = usize::try_from(got).unwrap_or(0).min(BATCH);
-                batch[..got].iter().for_each(&mut each);
-                if got == BATCH {
-                    continue;
-                }
-                if queue.armed {
-                    break;
-                }
-                // What completed before it was armed makes no event: another look follows.
-                // SAFETY: as above.
-                let failed = unsafe {
-                    let context = (*queue.cq).context;
-                    ((*context).ops.req_notify_cq)(queue.cq, 0)
-                };
-                queue.armed = true;
-                if failed != 0 {
-                    tracing::error!("completions are not announced: {}", Errno(failed));
-                    break;
-                }
+        loop {
+            // SAFETY: the queue and its context live until `drop` of their owner; at most as many
+            // completions are written as the batch has places.
+            let got = unsafe {
+                let context = (*self.cq).context;
+                ((*context).ops.poll_cq)(self.cq, BATCH as i32, batch.as_mut_ptr())
+            };
+            let got = usize::try_from(got).unwrap_or(0).min(BATCH);
+            batch[..got].iter().for_each(&mut *each);
+            if got == BATCH {
+                continue;
+            }
+            if self.armed || !arm {
+                return;
+            }
+            // What completed before it was armed makes no event: another look follows.
+            // SAFETY: as above.
+            let failed = unsafe {
+                let context = (*self.cq).context;
+                ((*context).ops.req_notify_cq)(self.cq, 0)
+            };
+            self.armed = true;
+            if failed != 0 {
+                tracing::error!("completions are not announced: {}", Errno(failed));
+                return;
             }
         }
     }
@@ -153,5 +158,68 @@ impl Drop for Completions {
                 tracing::error!("a completion queue is not destroyed: {}", Errno(failed));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+    use core::ffi::c_int;
+
+    use super::super::sys::{Context, ContextOps};
+    use super::*;
+
+    thread_local! {
+        /// Completions that wait, those that come while the queue is being armed, and how often that was.
+        static WAITING: Cell<c_int> = const { Cell::new(0) };
+        static MEANWHILE: Cell<c_int> = const { Cell::new(0) };
+        static ARMED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    unsafe extern "C" fn poll(_: *mut Cq, most: c_int, _: *mut Wc) -> c_int {
+        let given = WAITING.get().min(most);
+        WAITING.set(WAITING.get() - given);
+        given
+    }
+
+    unsafe extern "C" fn arm(_: *mut Cq, _: c_int) -> c_int {
+        ARMED.set(ARMED.get() + 1);
+        WAITING.set(WAITING.get() + MEANWHILE.take());
+        0
+    }
+
+    /// How many completions were taken, and how often the queue was armed by then.
+    fn take(queue: &mut Queue, arms: bool) -> (u32, u32) {
+        let mut taken = 0;
+        queue.take(arms, &mut |_| taken += 1);
+        (taken, ARMED.get())
+    }
+
+    #[test]
+    fn a_queue_is_armed_once_for_a_caller_that_sleeps_and_never_for_one_that_spins() {
+        let mut context = Context {
+            device: null_mut(),
+            ops: ContextOps::with(poll, arm),
+            cmd_fd: -1,
+            async_fd: -1,
+        };
+        let mut cq = Cq {
+            context: &raw mut context,
+            channel: null_mut(),
+            cq_context: null_mut(),
+            handle: 0,
+            cqe: 0,
+        };
+        let mut queue = Queue { cq: &raw mut cq, entries: 1, reserved: 0, armed: false };
+        WAITING.set(2 * BATCH as c_int + 1);
+        assert_eq!(take(&mut queue, false), (2 * BATCH as u32 + 1, 0));
+        assert_eq!(take(&mut queue, false), (0, 0));
+        WAITING.set(1);
+        MEANWHILE.set(3);
+        assert_eq!(take(&mut queue, true), (4, 1), "what came while it was armed is taken too");
+        assert_eq!(take(&mut queue, true), (0, 1), "it is armed still");
+        queue.armed = false;
+        assert_eq!(take(&mut queue, false), (0, 1));
+        assert_eq!(take(&mut queue, true), (0, 2));
     }
 }

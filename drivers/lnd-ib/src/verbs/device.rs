@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_int, c_void};
-use core::mem::zeroed;
+use core::mem::{replace, zeroed};
 use core::net::Ipv4Addr;
 use core::ptr::null_mut;
 use std::io;
@@ -242,17 +242,26 @@ impl Device {
         let shared = unsafe { BorrowedFd::borrow_raw((*self.context).async_fd) };
         let own = shared.try_clone_to_owned();
         self.news = Some(own.map_err(|_| self.failed("dup", last_error()))?);
-        for fd in self.sources() {
+        for fd in self.sources().into_iter().flatten() {
             set_nonblocking(fd).map_err(|errno| self.failed("fcntl", errno))?;
         }
         Ok(())
     }
 
+    /// Whether it has been opened, and not closed since.
+    pub(super) const fn is_open(&self) -> bool {
+        !self.events.is_null()
+    }
+
     /// The descriptors that become readable: of the connection manager, of completions, of the device.
-    pub(super) fn sources(&self) -> [c_int; 3] {
-        // SAFETY: both were made by `open`, and live as long as this value.
+    /// None of one that is closed.
+    pub(super) fn sources(&self) -> Option<[c_int; 3]> {
+        if self.events.is_null() || self.completions.is_null() {
+            return None;
+        }
+        // SAFETY: both were made by `open`, and live until they are null.
         let (events, completions) = unsafe { ((*self.events).fd, (*self.completions).fd) };
-        [events, completions, self.news.as_ref().map_or(-1, AsRawFd::as_raw_fd)]
+        Some([events, completions, self.news.as_ref().map_or(-1, AsRawFd::as_raw_fd)])
     }
 
     pub(super) const fn pinner(&self) -> Pinner {
@@ -260,6 +269,9 @@ impl Device {
     }
 
     fn query(&self) -> Result<PortAttr, Errno> {
+        if self.context.is_null() {
+            return Err(Errno::ENODEV);
+        }
         let mut port = PortAttr::default();
         // SAFETY: the context lives as long as this value; older libraries fill the first part only.
         let asked = unsafe { (self.call.ibv_query_port)(self.context, self.port, &raw mut port) };
@@ -280,22 +292,34 @@ impl Device {
     }
 }
 
-impl Drop for Device {
-    fn drop(&mut self) {
-        // SAFETY: each was made by `open` or is null, is released once, and nothing that stands on it
-        // is left: the adapter's fields go in the order of their declaration, this one last.
+impl Device {
+    /// Releases everything of it. Nothing that stands on it may be left.
+    pub(super) fn close(&mut self) {
+        self.news = None;
+        self.context = null_mut();
+        // SAFETY: each was made by `open` or is null, and is released once, being null behind that.
+        // What stands on them is gone: the owner's promise.
         unsafe {
             if !self.listener.is_null() {
-                (self.call.rdma_destroy_id)(self.listener);
+                (self.call.rdma_destroy_id)(replace(&mut self.listener, null_mut()));
             }
             if !self.completions.is_null() {
-                (self.call.ibv_destroy_comp_channel)(self.completions);
+                (self.call.ibv_destroy_comp_channel)(replace(&mut self.completions, null_mut()));
             }
             if !self.pd.is_null() {
-                (self.call.ibv_dealloc_pd)(self.pd);
+                (self.call.ibv_dealloc_pd)(replace(&mut self.pd, null_mut()));
             }
-            (self.call.rdma_destroy_event_channel)(self.events);
+            if !self.events.is_null() {
+                (self.call.rdma_destroy_event_channel)(replace(&mut self.events, null_mut()));
+            }
         }
+    }
+}
+
+impl Drop for Device {
+    /// The adapter's fields go in the order of their declaration, this one last.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -308,6 +332,9 @@ impl Registrar for Pinner {
             Reach::Write => ACCESS_LOCAL_WRITE,
             Reach::Remote => ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
         };
+        if self.pd.is_null() {
+            return Err(Errno::ENODEV);
+        }
         let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
         // SAFETY: the domain lives as long as the adapter. The system checks that the memory is there
         // and may be written, and pins it; what devices may then do with it is for the caller of

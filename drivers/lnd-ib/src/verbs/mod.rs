@@ -135,6 +135,8 @@ pub struct Verbs {
     buffers: Buffers,
     completions: Completions,
     device: Device,
+    /// The caller polls without sleeping.
+    spins: bool,
 }
 
 // SAFETY: the libraries' calls may be made from any thread; everything that the pointers name is this
@@ -181,10 +183,7 @@ impl Verbs {
             errno: Errno(e.raw_os_error().unwrap_or(libc::EIO)),
         };
         let registry = registry.try_clone().map_err(|e| failed("dup", &e))?;
-        for (fd, token) in device.sources().into_iter().zip(tokens.clone()) {
-            let added = registry.register(&mut SourceFd(&fd), Token(token), Interest::READABLE);
-            added.map_err(|e| failed("epoll_ctl", &e))?;
-        }
+        announce(&device, &registry, &tokens).map_err(|e| failed("epoll_ctl", &e))?;
         let mut new = Self {
             registry,
             tokens,
@@ -204,6 +203,7 @@ impl Verbs {
             buffers: Buffers::default(),
             completions: Completions::new(device.call),
             device,
+            spins: false,
             config,
         };
         new.report_port();
@@ -223,6 +223,41 @@ impl Verbs {
     /// Bytes that may be pinned.
     pub const fn pinned_max(&self) -> u64 {
         self.config.pinned_max
+    }
+
+    /// Gives up the device with all that stands on it, and opens it anew.
+    fn open_again(&mut self) -> Result<(), OpenError> {
+        self.withdraw();
+        let limit = self.config.pinned_max;
+        // In the order in which they stand on each other.
+        self.registrations = Registrations::new(self.device.pinner(), limit);
+        self.buffers = Buffers::default();
+        self.closed.clear();
+        self.completions = Completions::new(self.device.call);
+        self.device.close();
+        self.device = Device::open(self.config.addr, NetType::O2IB_SERVICE)?;
+        self.registrations = Registrations::new(self.device.pinner(), limit);
+        if let Err(e) = announce(&self.device, &self.registry, &self.tokens) {
+            self.device.close();
+            let errno = Errno(e.raw_os_error().unwrap_or(libc::EIO));
+            return Err(OpenError::Call { device: String::new(), call: "epoll_ctl", errno });
+        }
+        self.news = [true; 3];
+        self.port = None;
+        self.report_port();
+        Ok(())
+    }
+
+    /// Takes the descriptors of the device from the poller, and answers what still waits.
+    fn withdraw(&mut self) {
+        for fd in self.device.sources().into_iter().flatten() {
+            if let Err(error) = self.registry.deregister(&mut SourceFd(&fd)) {
+                tracing::error!("a descriptor stays with the poller: {error}");
+            }
+        }
+        for (_, id) in core::mem::take(&mut self.requests) {
+            endpoint::refuse(&self.device.call, id, &[]);
+        }
     }
 
     /// Says how the port is where that has changed: whether it is usable, and its rate. Of two
@@ -270,6 +305,9 @@ impl Verbs {
 
     fn resolve(&mut self, conn: ConnId, to: Nid) -> Result<(), Errno> {
         let Some(IpAddr::V4(to)) = to.ip() else { return Err(Errno::EINVAL) };
+        if !self.device.is_open() {
+            return Err(Errno::ENODEV);
+        }
         let call = self.device.call;
         let mut id: *mut CmId = null_mut();
         // SAFETY: the channel is the device's; the place for the result is this function's.
@@ -500,9 +538,9 @@ impl Verbs {
 
     /// Takes completions.
     fn complete(&mut self) {
-        let Self { completions, endpoints, places, buffers, facts, .. } = self;
+        let Self { completions, endpoints, places, buffers, facts, spins, .. } = self;
         let mut moved: SmallVec<[ConnId; 8]> = SmallVec::new();
-        completions.take(|wc: &Wc| {
+        completions.take(!*spins, |wc: &Wc| {
             let Some(named) = Named::of(wc.wr_id) else { return };
             let (Named::Receive(seat, _) | Named::Signalled(seat) | Named::Silent(seat)) = named;
             // One of a connection that is gone.
@@ -714,6 +752,14 @@ impl Verbs {
 /// Completions of requests that came back because their queue pair had failed before.
 const FLUSHED: u32 = 5;
 
+/// Has the poller report news of a device.
+fn announce(device: &Device, registry: &Registry, tokens: &Range<usize>) -> io::Result<()> {
+    for (fd, token) in device.sources().into_iter().flatten().zip(tokens.clone()) {
+        registry.register(&mut SourceFd(&fd), Token(token), Interest::READABLE)?;
+    }
+    Ok(())
+}
+
 /// The one span that has bytes.
 fn only(spans: &IoVec) -> Result<[Span; 1], Errno> {
     let spans = iovec_slice(spans, 0, u64::MAX);
@@ -828,6 +874,10 @@ impl Adapter for Verbs {
         closed.map_or(&[], |(_, pages, len)| unsafe { pages.bytes(0, *len) })
     }
 
+    fn spin(&mut self, spins: bool) {
+        self.spins = spins;
+    }
+
     fn ready(&mut self, token: usize) {
         let news = token.checked_sub(self.tokens.start).and_then(|n| self.news.get_mut(n));
         if let Some(news) = news {
@@ -835,9 +885,21 @@ impl Adapter for Verbs {
         }
     }
 
+    fn reopen(&mut self, _now: Instant) -> Result<(), Errno> {
+        if !self.endpoints.is_empty() || !self.maps.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        self.open_again().map_err(|e| {
+            tracing::debug!("the device is not back: {e}");
+            e.errno()
+        })?;
+        tracing::info!(device = self.device.name, "RDMA device opened again");
+        Ok(())
+    }
+
     fn poll(&mut self) -> Option<Fact> {
         self.closed.clear();
-        if self.facts.is_empty() {
+        if self.facts.is_empty() && self.device.is_open() {
             let [managed, completed, device] = core::mem::take(&mut self.news);
             if managed {
                 self.managed();
@@ -857,14 +919,7 @@ impl Adapter for Verbs {
 
 impl Drop for Verbs {
     fn drop(&mut self) {
-        for fd in self.device.sources() {
-            if let Err(error) = self.registry.deregister(&mut SourceFd(&fd)) {
-                tracing::error!("a descriptor stays with the poller: {error}");
-            }
-        }
-        for (_, id) in core::mem::take(&mut self.requests) {
-            endpoint::refuse(&self.device.call, id, &[]);
-        }
+        self.withdraw();
         for conn in self.endpoints.keys().collect::<Vec<_>>() {
             self.destroy(conn);
         }

@@ -64,6 +64,33 @@ fn a_connection_attempt_without_answer_is_silence() {
 }
 
 #[test]
+fn a_failed_connection_attempt_makes_its_rail_silent_until_another_one_succeeds() {
+    let mut world = suspecting();
+    for conn in world.conns(0) {
+        world.break_qp((0, conn));
+    }
+    world.run(SECOND);
+    world.absent.insert(1);
+    world.put(0, 1, 1, 8);
+    world.run(MS);
+    assert!(world.hosts[0].end(1).is_some_and(|end| end.is_err()), "nothing listens there");
+    assert_eq!(doubts(&world), [Doubt::Silent]);
+    let events = &world.hosts[0].events;
+    let at = |wanted: fn(&Event) -> bool| events.iter().rposition(wanted);
+    let (doubted, ended) = (
+        at(|event| matches!(event, Event::Rail { .. })),
+        at(|event| matches!(event, Event::PeerDown { .. })),
+    );
+    assert!(doubted < ended, "the message that fails goes by another rail at once");
+    world.absent.clear();
+    world.run(5 * SECOND);
+    assert_eq!(doubts(&world), [Doubt::Silent, Doubt::Unproven, Doubt::None]);
+    world.run(200 * SECOND);
+    world.assert_clean();
+    world.assert_balance();
+}
+
+#[test]
 fn a_peer_that_returns_no_credits_is_not_suspected() {
     let mut world = suspecting();
     world.hosts[1].taste = vec![Taste::Defer];

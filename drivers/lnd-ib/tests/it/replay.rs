@@ -324,7 +324,10 @@ impl Player {
                     }
                     self.ib.mapped(self.now, map, Ok(desc));
                 }
-                Output::Unmap { .. } | Output::Copy { .. } | Output::Scatter { .. } => {}
+                Output::Unmap { .. }
+                | Output::Copy { .. }
+                | Output::Scatter { .. }
+                | Output::Reopen => {}
                 Output::Event(event) => self.event(event),
             }
         }

@@ -13,5 +13,6 @@ mod operations;
 mod rails;
 mod routed;
 mod sockets;
+mod spinning;
 mod uppers;
 mod wire;

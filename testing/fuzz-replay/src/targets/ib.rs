@@ -371,6 +371,10 @@ impl Shell<'_> {
                 }
                 Output::Map { map, .. } => self.maps.push(map),
                 Output::Scatter { map, .. } => assert!(self.maps.contains(&map)),
+                Output::Reopen => {
+                    assert!(self.conns.is_empty(), "a device is opened under connections");
+                    self.ib.reopened(self.now);
+                }
                 Output::Event(Event::Header { rx, .. }) => self.rxs.push(rx.id),
                 Output::Event(Event::RxGone { rx }) => self.rxs.retain(|r| *r != rx),
                 Output::Event(Event::TxDone { msg, .. }) => {

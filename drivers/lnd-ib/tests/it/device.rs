@@ -1,0 +1,80 @@
+//! A device that is taken away, and comes back.
+
+use core::time::Duration;
+
+use lnd_ib::{DeviceEvent, Event, IbConfig};
+use lnet::Link;
+
+use crate::flows::{SECOND, pair};
+use crate::support::fabric::World;
+
+/// Two hosts with a connection, the first of which then loses its device.
+fn bereft() -> World {
+    let mut world = pair(IbConfig::default());
+    world.put(0, 1, 0, 65_536);
+    world.run(SECOND);
+    assert_eq!(world.hosts[0].end(0), Some(Ok(())));
+    world.hosts[0].port.adapter.device(DeviceEvent::Removed);
+    world.drain(0);
+    assert_eq!(world.hosts[0].port.ib.connections(None), 0);
+    world
+}
+
+fn links(world: &World) -> Vec<Link> {
+    let links = world.hosts[0].events.iter().filter_map(|event| match event {
+        Event::Link(link) => Some(*link),
+        _ => None,
+    });
+    links.collect()
+}
+
+#[test]
+fn a_device_that_returns_is_opened_again_and_serves_both_ways() {
+    let mut world = bereft();
+    world.run(10 * SECOND);
+    world.put(0, 1, 1, 8);
+    world.run(SECOND);
+    assert!(world.hosts[0].end(1).is_some_and(|end| end.is_err()), "it is not back");
+    assert_eq!(links(&world), [Link::Down]);
+    world.hosts[0].port.adapter.come_back();
+    world.run(3 * SECOND);
+    assert_eq!(links(&world), [Link::Down, Link::Up]);
+    world.put(0, 1, 2, 65_536);
+    world.put(1, 0, 3, 65_536);
+    world.run(5 * SECOND);
+    assert_eq!(world.hosts[0].end(2), Some(Ok(())));
+    assert_eq!(world.hosts[1].end(3), Some(Ok(())));
+    world.run(200 * SECOND);
+    world.assert_clean();
+    world.assert_balance();
+}
+
+#[test]
+fn a_device_is_opened_again_only_behind_the_last_connection_and_map() {
+    let mut world = pair(IbConfig::default());
+    world.hosts[1].silent_gets = true;
+    world.get(0, 1, 0, 65_536);
+    world.run(Duration::from_millis(1));
+    assert_eq!(world.hosts[0].port.adapter.open_maps(), 1);
+    world.hosts[0].port.adapter.come_back();
+    world.hosts[0].port.adapter.device(DeviceEvent::Removed);
+    world.drain(0);
+    world.run(5 * SECOND);
+    // The adapter itself would report what is left.
+    assert_eq!(links(&world), [Link::Down, Link::Up]);
+    assert!(world.hosts[0].end(0).is_some_and(|end| end.is_err()));
+    world.assert_clean();
+}
+
+#[test]
+fn a_stopped_interface_looks_for_no_device() {
+    let mut world = bereft();
+    assert!(world.hosts[0].port.ib.poll_timeout().is_some());
+    let now = world.now;
+    world.hosts[0].port.ib.stop(now);
+    world.drain(0);
+    world.hosts[0].port.adapter.come_back();
+    world.run(10 * SECOND);
+    assert_eq!(world.hosts[0].port.ib.poll_timeout(), None);
+    assert_eq!(links(&world), [Link::Down]);
+}
