@@ -177,7 +177,7 @@ pub struct SockDriver<S> {
 
 /// Bytes that are still read, and written, before the turn ends. What is left waits for the next one, so
 /// that small messages and the news of a lost link wait for a megabyte of bulk data each way and not for
-/// what all connections hold.
+/// what all connections hold. The time-outs behind a turn have as much once more.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     read: usize,

@@ -189,9 +189,8 @@ impl TxQueue {
     }
 
     /// Lays out the next write: as many frames as fit `stage` and [`SLICES_MAX`], and no more once there
-    /// are `enough` bytes. Each message that
-    /// is laid out for the first time takes one of the acknowledgements `owed` on its back; the
-    /// number taken is returned.
+    /// are `enough` bytes. Each message that is laid out for the first time takes one of the
+    /// acknowledgements `owed` on its back; the number taken is returned.
     pub(crate) fn lay_out(
         &mut self,
         owed: &mut Owed,
