@@ -80,3 +80,25 @@ fn connections_with_more_than_a_turn_holds_take_turns() {
         assert_eq!(large(&world, to), 20, "host {to}");
     }
 }
+
+#[test]
+fn connections_with_more_to_read_than_a_turn_holds_take_turns() {
+    let mut world = hosts(4);
+    for from in 1..4 {
+        for n in 0..20 {
+            world.send(from, 0, 100 + 30 * from as u64 + n, &vec![n as u8; MIB]);
+        }
+    }
+    for _ in 0..9 {
+        world.turn();
+    }
+    let arrived = world.hosts[0].up.arrived();
+    let of = |from: u64| {
+        let own = 100 + 30 * from..130 + 30 * from;
+        arrived.iter().filter(|n| own.contains(*n)).count()
+    };
+    let got = [1, 2, 3].map(of);
+    assert!(got.iter().all(|n| (2..=9).contains(n)), "{got:?}");
+    world.settle();
+    assert_eq!(world.hosts[0].up.arrived().iter().filter(|n| **n >= 100).count(), 60);
+}
