@@ -82,7 +82,8 @@ pub use lockers::{
     LockServer, LockStats, NamespaceRow, Policy, SpaceView,
 };
 pub use locks::{Enqueue, Lock, LockWatch, Locks, LocksError};
-pub use mount::{Mount, MountConfig, NodeLink, NodeWire, wait};
+pub use lnet_rt::block_on as wait;
+pub use mount::{Mount, MountConfig, NodeLink, NodeWire};
 pub use node::{Done, Import, RpcError, RpcNode};
 pub use obj::{ObjClient, ObjError, ObjInfo, ObjSpace};
 pub use objects::{Object, ObjectOp, ObjectRead, Objects, ObjectsError};

@@ -1,17 +1,13 @@
 //! A visit to a file system over a node. What is asked for, in which order and of which target, is decided by
 //! `lustre_client::visitor`; this file makes its calls.
 //!
-//! The methods of [`Visitor`] are asynchronous; [`wait`] runs one on a thread that has nothing else to
-//! do.
+//! The methods of [`Visitor`] are asynchronous; [`wait`](crate::wait) runs one on a thread that has nothing
+//! else to do.
 
-use core::future::Future;
 use core::ops::Deref;
-use core::pin::pin;
-use core::task::{Context, Poll};
 use core::time::Duration;
 use std::sync::{Arc, PoisonError};
-use std::task::Wake;
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lnet_rt::{Buffer, Nid};
@@ -188,25 +184,5 @@ async fn sleep(time: Duration) {
     // Without a thread there is no pause.
     if waiter.is_ok() {
         let _ = rx.recv().await;
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs a future on this thread, which waits until it has ended. Not for the node's own thread.
-pub fn wait<F: Future>(future: F) -> F::Output {
-    let waker = Arc::new(Unpark(thread::current())).into();
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(result) => return result,
-            Poll::Pending => thread::park(),
-        }
     }
 }
