@@ -109,7 +109,7 @@ impl MemoryStore {
         if grows > 0 && self.state.used + grows > self.max {
             return Err(StoreError::Full);
         }
-        let bytes = txn.gather(memory);
+        let bytes = txn.gather(memory, Vec::with_capacity);
         match self.commit {
             Commit::AtOnce => self.state.take(txn, bytes),
             Commit::Ordered => {

@@ -303,13 +303,20 @@ impl Txn {
         limit("transaction of data", written, WRITE_MAX)
     }
 
-    /// The bytes that the transaction writes, one vector for each [`Change::Write`].
-    pub fn gather(&self, memory: &dyn Memory) -> Vec<Vec<u8>> {
+    /// The bytes that the transaction writes, one vector for each [`Change::Write`]. `buffer` makes one
+    /// for so many bytes; what is in it does not matter.
+    pub fn gather(&self, memory: &dyn Memory, buffer: impl Fn(usize) -> Vec<u8>) -> Vec<Vec<u8>> {
         let spans = self.changes.iter().filter_map(|change| match change {
             Change::Write { bytes, .. } => Some(bytes),
             _ => None,
         });
-        spans.map(|spans| gather(memory, spans)).collect()
+        let one = |spans: &IoVec| {
+            let mut all = buffer(usize::try_from(iovec_len(spans)).unwrap_or(0));
+            all.clear();
+            append(memory, spans, &mut all);
+            all
+        };
+        spans.map(one).collect()
     }
 
     /// Bytes that the transaction may need beside what is there. What a target records of its clients
@@ -358,10 +365,13 @@ pub fn limit(what: &'static str, value: u64, max: u64) -> Result<(), StoreError>
 
 /// The bytes of some spans, one behind the other.
 pub fn gather(memory: &dyn Memory, spans: &IoVec) -> Vec<u8> {
-    spans.iter().fold(Vec::new(), |mut all, span| {
-        all.extend_from_slice(memory.bytes(*span));
-        all
-    })
+    let mut all = Vec::new();
+    append(memory, spans, &mut all);
+    all
+}
+
+fn append(memory: &dyn Memory, spans: &IoVec, all: &mut Vec<u8>) {
+    spans.iter().for_each(|span| all.extend_from_slice(memory.bytes(*span)));
 }
 
 /// Writes bytes to spans, one behind the other, as far as either reaches.
@@ -369,7 +379,8 @@ pub fn scatter(memory: &mut dyn Memory, spans: &IoVec, mut bytes: &[u8]) {
     for span in spans {
         let here = memory.bytes_mut(*span);
         let (part, rest) = bytes.split_at(here.len().min(bytes.len()));
-        here.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+        let (to, _) = here.split_at_mut(part.len());
+        to.copy_from_slice(part);
         bytes = rest;
     }
 }

@@ -72,17 +72,18 @@ mod obj;
 mod objects;
 mod seats;
 mod services;
+mod spare;
 mod spec;
 pub mod store;
 
 pub use host::{EVICTIONS_KEPT, Eviction, Handler};
 pub use kv::{KvClient, KvError};
+pub use lnet_rt::block_on as wait;
 pub use lockers::{
     BLOCKERS_SHOWN, Cookie, LockDesc, LockFilter, LockKind, LockLine, LockMode, LockRow,
     LockServer, LockStats, NamespaceRow, Policy, SpaceView,
 };
 pub use locks::{Enqueue, Lock, LockWatch, Locks, LocksError};
-pub use lnet_rt::block_on as wait;
 pub use mount::{Mount, MountConfig, NodeLink, NodeWire};
 pub use node::{Done, Import, RpcError, RpcNode};
 pub use obj::{ObjClient, ObjError, ObjInfo, ObjSpace};

@@ -19,6 +19,7 @@ use ptlrpc::{Call, CallError, CallId, Direction, ImportConfig};
 
 use crate::host::Granted;
 use crate::node::{Import, RpcError, RpcNode};
+use crate::spare::Spare;
 
 /// Where a mount goes.
 #[derive(Clone, Debug)]
@@ -52,7 +53,7 @@ impl Mount {
         let seed = client.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
-        let wire = NodeWire { rpc: rpc.clone(), limit };
+        let wire = NodeWire { rpc: rpc.clone(), limit, spare: Arc::default() };
         let config = VisitConfig { mgs, fsname, client, who, access, seed };
         Ok(Self(Visitor::begin(wire, config).await?))
     }
@@ -76,6 +77,7 @@ impl Deref for Mount {
 pub struct NodeWire {
     rpc: RpcNode,
     limit: Duration,
+    spare: Arc<Spare>,
 }
 
 /// A connection of a visit.
@@ -126,7 +128,12 @@ impl Wire for NodeWire {
         let call = Call { limit: Some(self.limit), ..call };
         let begun = match moved {
             Moved::Nothing => link.call(call),
-            Moved::Read(room) => link.call_with(call, Direction::Read, vec![0; room as usize]),
+            Moved::Read(room) => {
+                let mut buffer = self.spare.take(room as usize);
+                // Bytes that do not come are not those of another file.
+                buffer.fill(0);
+                link.call_with(call, Direction::Read, buffer)
+            }
             Moved::Write(bytes) => link.call_with(call, Direction::Write, bytes),
         };
         let done = match begun {
@@ -148,6 +155,14 @@ impl Wire for NodeWire {
             bytes: buffer.map(Buffer::into_vec).unwrap_or_default(),
             call: name,
         }
+    }
+
+    fn buffer(&self, len: usize) -> Vec<u8> {
+        self.spare.take(len)
+    }
+
+    fn recycle(&self, bytes: Vec<u8>) {
+        self.spare.give(bytes);
     }
 
     async fn handle(&self, link: &NodeLink, open: CallId) -> Option<u64> {

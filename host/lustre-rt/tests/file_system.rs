@@ -9,7 +9,7 @@ use std::time::Duration;
 use lnet_rt::{Nid, NodeBuilder, NodeHandle};
 use lnet_types::ByteOrder;
 use lustre_rt::store::{DESCRIPTION, DirLock};
-use lustre_rt::visitor::FileKind;
+use lustre_rt::visitor::{Access, Changes, Create, FileKind, OpenHow, Wish};
 use lustre_rt::{
     Call, ConnectData, ConnectFlags, ConnectFlags2, Fid, ImportConfig, ImportKind, MGS_UUID, Mount,
     MountConfig, ObjClient, Opcode, RpcNode, Site, TargetSpec, wait,
@@ -24,6 +24,8 @@ const LITTLE: ByteOrder = ByteOrder::Little;
 const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
 const PORT: u16 = 7996;
 const SERVER: &str = "127.96.0.1";
+/// The server of the other test.
+const OTHER: &str = "127.96.1.1";
 const MDT: &str = "lfs-MDT0000_UUID";
 const STRIPE: usize = 64 << 10;
 
@@ -33,15 +35,15 @@ fn node(ip: &str) -> (NodeHandle, RpcNode) {
     (node, rpc)
 }
 
-fn nid() -> Nid {
-    format!("{SERVER}@tcp").parse().unwrap()
+fn nid(server: &str) -> Nid {
+    format!("{server}@tcp").parse().unwrap()
 }
 
 /// All targets of a file system below a folder.
-fn serve(dir: &std::path::Path) -> (NodeHandle, RpcNode) {
-    let (node, rpc) = node(SERVER);
+fn serve(server: &str, dir: &std::path::Path) -> (NodeHandle, RpcNode) {
+    let (node, rpc) = node(server);
     rpc.serve_targets().unwrap();
-    let site = Site::on_one_node("lfs", 2, &[nid()]).unwrap();
+    let site = Site::on_one_node("lfs", 2, &[nid(server)]).unwrap();
     for (name, kind) in
         [("lfs-OST0000_UUID", "ost"), ("lfs-OST0001_UUID", "ost"), (MGS_UUID, "mgs"), (MDT, "mdt")]
     {
@@ -71,7 +73,7 @@ fn make(bytes: &[u8]) {
         kind: ImportKind::Mdc,
         target: MDT.to_owned(),
         client: "maker".to_owned(),
-        nids: vec![nid()],
+        nids: vec![nid(SERVER)],
         wanted: ConnectData { flags, flags2, ..ConnectData::default() },
     };
     let mdt = rpc.import(config).unwrap();
@@ -115,7 +117,7 @@ fn make(bytes: &[u8]) {
     assert_eq!(stripes.objects.len(), 2);
     for (i, object) in stripes.objects.iter().enumerate() {
         let uuid = format!("lfs-OST{:04x}_UUID", object.index);
-        let objects = ObjClient::new(&rpc, &uuid, "maker", vec![nid()]).unwrap();
+        let objects = ObjClient::new(&rpc, &uuid, "maker", vec![nid(SERVER)]).unwrap();
         for (round, part) in bytes.chunks(STRIPE).skip(i).step_by(2).enumerate() {
             objects.write(object.id, (round * STRIPE) as u64, part).unwrap();
         }
@@ -129,27 +131,33 @@ fn make(bytes: &[u8]) {
     wait(mdt.end()).unwrap();
 }
 
-/// What a visitor sees: the names of `d` with kind and size, and the bytes of `d/f`.
-fn visit(ip: &str) -> (Vec<(String, FileKind, u64)>, Vec<u8>) {
-    let (_node, rpc) = node(ip);
+/// A visit from a host of its own, and its node.
+fn begin(ip: &str, server: &str, access: Access) -> (NodeHandle, RpcNode, Mount) {
+    let (node, rpc) = node(ip);
     let config = MountConfig {
-        mgs: vec![nid()],
+        mgs: vec![nid(server)],
         fsname: "lfs".to_owned(),
         client: format!("visitor-{ip}"),
         who: Default::default(),
-        access: Default::default(),
+        access,
         limit: Duration::from_secs(60),
     };
+    let mount = wait(Mount::begin(&rpc, config)).unwrap();
+    (node, rpc, mount)
+}
+
+/// What a visitor sees: the names of `d` with kind and size, and the bytes of `d/f`, which it opens by
+/// the listing alone.
+fn visit(ip: &str) -> (Vec<(String, FileKind, u64)>, Vec<u8>) {
+    let (_node, _rpc, mount) = begin(ip, SERVER, Access::Read);
     wait(async {
-        let mount = Mount::begin(&rpc, config).await.unwrap();
         let node = mount.find(b"/d", true).await.unwrap();
         let mut dir = mount.open_dir(&node).await.unwrap();
         let names = mount.read_dir(&mut dir).await.unwrap();
         let listed = mount.list(&node, &names).await.into_iter().map(|one| one.unwrap().unwrap());
         let named = names.iter().map(|name| String::from_utf8(name.name.clone()).unwrap());
         let seen = named.zip(listed).map(|(name, one)| (name, one.kind, one.size)).collect();
-        let node = mount.find(b"/d/f", true).await.unwrap();
-        let file = mount.open_file(&node).await.unwrap();
+        let file = mount.open_listed(&node, &names[0]).await.unwrap();
         let mut bytes = Vec::new();
         for part in mount.read(&file, 0, 1 << 30).await.unwrap() {
             assert_eq!(part.offset, bytes.len() as u64);
@@ -165,7 +173,7 @@ fn visit(ip: &str) -> (Vec<(String, FileKind, u64)>, Vec<u8>) {
 fn what_a_client_has_made_is_listed_and_read_also_after_a_restart_of_the_server() {
     let dir = fresh::path("file-system");
     let bytes: Vec<u8> = (0..500_000u32).map(|i| (i / 7 % 251) as u8).collect();
-    let (server, rpc) = serve(&dir);
+    let (server, rpc) = serve(SERVER, &dir);
     make(&bytes);
     let expected = vec![("f".to_owned(), FileKind::File, bytes.len() as u64)];
     let (seen, read) = visit("127.96.0.3");
@@ -173,9 +181,49 @@ fn what_a_client_has_made_is_listed_and_read_also_after_a_restart_of_the_server(
     assert!(read == bytes);
     rpc.stop_targets().unwrap();
     server.stop(Duration::from_secs(1)).blocking();
-    let (_server, _rpc) = serve(&dir);
+    let (_server, _rpc) = serve(SERVER, &dir);
     let (seen, read) = visit("127.96.0.4");
     assert_eq!(seen, expected);
     assert!(read == bytes);
+    let _ = fs::remove_dir_all(&dir);
+}
+
+/// Objects say the time of the last change that their writes have said, as readers take the latest of
+/// all (C-51, C-120).
+#[test]
+fn file_gets_the_time_that_it_is_to_have_in_the_end_from_each_write() {
+    const THEN: i64 = 1_600_000_000;
+    let dir = fresh::path("file-times");
+    let (_server, _rpc) = serve(OTHER, &dir);
+    let (_node, rpc, mount) = begin("127.96.1.2", OTHER, Access::Change);
+    wait(async {
+        let root = mount.root_node().await.unwrap();
+        let layout = Wish { count: Some(2), size: Some(STRIPE as u64), pool: None, first: None };
+        let layout = layout.bytes().unwrap();
+        let create = Create { mode: 0o644, exclusive: false, layout };
+        let how = OpenHow { read: false, write: true, truncate: true };
+        // The second one is there already: its objects have later times of before.
+        for (round, kept) in [(0, true), (1, false)] {
+            let mut file = mount.create(&root, b"f", how, &create).await.unwrap();
+            assert_eq!(file.created(), kept, "round {round}");
+            file.keep_mtime(THEN);
+            mount.write(&file, 0, vec![7; 3 * STRIPE]).await.unwrap();
+            let mode = Some(0o600);
+            let changes =
+                Changes { mtime: Some(THEN), atime: Some(THEN + 1), mode, ..Changes::default() };
+            mount.close_with_changes(file, &changes).await.unwrap();
+            let node = mount.find(b"/f", true).await.unwrap();
+            let found = mount.attributes(&node).await.unwrap();
+            let times = (found.mtime, found.atime, found.mode & 0o7777, found.size);
+            assert_eq!(times, (THEN, THEN + 1, 0o600, 3 * STRIPE as u64), "round {round}");
+            for (ost, id) in mount.objects_of(&node).unwrap() {
+                let uuid = format!("lfs-OST{ost:04x}_UUID");
+                let objects = ObjClient::new(&rpc, &uuid, "looker", vec![nid(OTHER)]).unwrap();
+                assert_eq!(objects.stat(id).unwrap().mtime, THEN, "round {round}");
+                objects.disconnect().unwrap();
+            }
+        }
+        mount.end().await;
+    });
     let _ = fs::remove_dir_all(&dir);
 }

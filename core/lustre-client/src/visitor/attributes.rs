@@ -173,13 +173,31 @@ impl<W: Wire> Visitor<W> {
         }
     }
 
+    /// Gives a lock back.
     pub(super) async fn give_back(
         &self,
         mdt: &Remote<W::Link>,
         handle: u64,
     ) -> Result<(), VisitError> {
         if handle != 0 {
-            mdt.ask(&self.wire, intent::cancel(handle)).await?;
+            mdt.ask(&self.wire, intent::cancel(&[handle])).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives a lock back, or leaves that to a call that is giving others back: many opens at a time need
+    /// few requests for their locks.
+    pub(super) async fn give_back_with_others(
+        &self,
+        mdt: &Remote<W::Link>,
+        handle: u64,
+    ) -> Result<(), VisitError> {
+        if handle == 0 {
+            return Ok(());
+        }
+        let Some(mut turn) = mdt.unwanted(handle) else { return Ok(()) };
+        while let Some(handles) = turn.next() {
+            mdt.ask(&self.wire, intent::cancel(&handles)).await?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! No request waits for a lock of this client, and none is left behind.
 
 use lnet_types::Errno;
+use lustre_wire::ConnectData;
 use lustre_wire::fid::{ObjectId, Valid};
 use lustre_wire::ldlm::LayoutOp;
 use lustre_wire::mds::{SetattrRecord, SetattrValid};
@@ -139,6 +140,17 @@ impl<W: Wire> Visitor<W> {
         Ok(bytes)
     }
 
+    /// What a target has agreed to of data; one that was not connected is asked something before, so that
+    /// no data go without a checksum, or in pieces.
+    async fn data_terms(&self, remote: &Remote<W::Link>) -> Result<ost::Terms, VisitError> {
+        let mut granted = remote.terms(&self.wire).await;
+        if granted == ConnectData::default() {
+            remote.ask(&self.wire, ost::ping()).await?;
+            granted = remote.terms(&self.wire).await;
+        }
+        Ok(ost::Terms::of(&granted))
+    }
+
     /// One request's bytes of an object, and how many were asked for.
     async fn fetch_data(
         &self,
@@ -149,7 +161,7 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<(Vec<u8>, u32), VisitError> {
         let mut again = 0;
         loop {
-            let terms = ost::Terms::of(&remote.terms(&self.wire).await);
+            let terms = self.data_terms(remote).await?;
             let room = u32::try_from(len).unwrap_or(u32::MAX).min(terms.max);
             let call = ost::read(id, (offset, room), &terms, again > 0);
             let read = self.fetch_once(remote, call, room, &terms).await;
@@ -203,8 +215,9 @@ impl<W: Wire> Visitor<W> {
         &self,
         file: &OpenFile,
         offset: u64,
-        bytes: &[u8],
+        bytes: impl Into<Vec<u8>>,
     ) -> Result<(), VisitError> {
+        let bytes = bytes.into();
         if !file.how.write {
             return Err(VisitError::Path {
                 path: file.fid.to_string().into(),
@@ -219,8 +232,8 @@ impl<W: Wire> Visitor<W> {
         })?;
         // A part of it may be there although the whole fails.
         file.wrote(0, false);
-        let all = runs(layout, offset, len, ost::DATA_MAX.into());
-        let write = |run| self.write_run(file, offset, bytes, run);
+        let all = self.cut_up(bytes, offset, runs(layout, offset, len, ost::DATA_MAX.into()));
+        let write = |(run, bytes)| self.write_run(file, run, bytes);
         let mut written = join(all.into_iter().map(write), IN_FLIGHT).await;
         if self.breaks(Sabotage::ErrorLost) {
             written.clear();
@@ -230,12 +243,32 @@ impl<W: Wire> Visitor<W> {
         Ok(())
     }
 
+    /// The bytes of each run of a range that begins at `offset`. What is in one place stays as it is.
+    fn cut_up(&self, mut bytes: Vec<u8>, offset: u64, runs: Vec<Run>) -> Vec<(Run, Vec<u8>)> {
+        let whole = |run: &Run| run.pieces.len() == 1 && run.len == bytes.len() as u64;
+        if runs.first().is_some_and(whole) {
+            return runs.into_iter().map(|run| (run, core::mem::take(&mut bytes))).collect();
+        }
+        let one = |run: Run| {
+            let mut data = self.wire.buffer(usize::try_from(run.len).unwrap_or(0));
+            data.clear();
+            for (at, len) in &run.pieces {
+                let from = usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);
+                let to = from.saturating_add(usize::try_from(*len).unwrap_or(usize::MAX));
+                data.extend_from_slice(bytes.get(from..to).unwrap_or_default());
+            }
+            (run, data)
+        };
+        let parts = runs.into_iter().map(one).collect();
+        self.wire.recycle(bytes);
+        parts
+    }
+
     async fn write_run(
         &self,
         file: &OpenFile,
-        offset: u64,
-        bytes: &[u8],
         run: Run,
+        mut data: Vec<u8>,
     ) -> Result<(), VisitError> {
         let first = run.pieces.first().map_or(0, |(offset, _)| *offset);
         let mdt = self.mdt_of(file.fid).await?;
@@ -246,23 +279,20 @@ impl<W: Wire> Visitor<W> {
             Spot::Object { object, .. } => self.ost(object.ost)?,
         };
         let (object, inside) = self.holder(file, mdt, run.at)?;
-        let inside = if run.at == Spot::Mdt { first } else { inside };
-        let mut data = Vec::with_capacity(usize::try_from(run.len).unwrap_or(0));
-        for (at, len) in &run.pieces {
-            let from = usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);
-            let to = from.saturating_add(usize::try_from(*len).unwrap_or(usize::MAX));
-            data.extend_from_slice(bytes.get(from..to).unwrap_or_default());
+        let mut at = if run.at == Spot::Mdt { first } else { inside };
+        loop {
+            let terms = self.data_terms(remote).await?;
+            let most = terms.max as usize;
+            let Some(here) = data.get(..most).filter(|here| here.len() < data.len()) else {
+                return self.store(file, remote, &object, at, data).await;
+            };
+            let mut part = self.wire.buffer(most);
+            part.clear();
+            part.extend_from_slice(here);
+            data.drain(..most);
+            self.store(file, remote, &object, at, part).await?;
+            at = at.saturating_add(most as u64);
         }
-        let mut at = inside;
-        while !data.is_empty() {
-            let terms = ost::Terms::of(&remote.terms(&self.wire).await);
-            let here = data.len().min(terms.max as usize);
-            let rest = if here < data.len() { data.split_off(here) } else { Vec::new() };
-            self.store(file, remote, &object, at, data).await?;
-            at = at.saturating_add(here as u64);
-            data = rest;
-        }
-        Ok(())
     }
 
     /// One request's bytes to an object.
@@ -276,10 +306,13 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<(), VisitError> {
         let mut again = 0;
         loop {
-            let terms = ost::Terms::of(&remote.terms(&self.wire).await);
+            let terms = self.data_terms(remote).await?;
             let (failed, back) =
                 match self.store_once(file, remote, object, at, data, &terms, again).await {
-                    Ok(()) => return Ok(()),
+                    Ok(back) => {
+                        self.wire.recycle(back);
+                        return Ok(());
+                    }
                     Err(failed) => failed,
                 };
             again += 1;
@@ -301,10 +334,12 @@ impl<W: Wire> Visitor<W> {
         data: Vec<u8>,
         terms: &ost::Terms,
         again: u32,
-    ) -> Result<(), (VisitError, Vec<u8>)> {
+    ) -> Result<Vec<u8>, (VisitError, Vec<u8>)> {
         let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let sum = terms.checksum.map_or(0, |kind| kind.of(&data));
-        let mut call = ost::write(object, (at, len), terms, sum, again > 0, self.wire.now());
+        let now = self.wire.now();
+        let times = (file.mtime.unwrap_or(now), now);
+        let mut call = ost::write(object, (at, len), terms, sum, again > 0, times);
         let (moved, mut kept) = match terms.inlines(len) {
             true => {
                 if let Some(inline) = call.buffers.last_mut() {
@@ -341,7 +376,18 @@ impl<W: Wire> Visitor<W> {
             return Err((VisitError::Checksum { target, have: sum, expected: body.nlink }, kept));
         }
         file.heard(object.id, &body);
-        Ok(())
+        Ok(kept)
+    }
+
+    /// Memory for so many bytes to be written; what is in it does not matter.
+    pub fn buffer(&self, len: usize) -> Vec<u8> {
+        self.wire.buffer(len)
+    }
+
+    /// Takes memory that came with bytes that were read, or from [`Visitor::buffer`], and is not needed
+    /// any more.
+    pub fn recycle(&self, bytes: Vec<u8>) {
+        self.wire.recycle(bytes);
     }
 
     /// Writes bytes, objects for them made before where there are none.
@@ -390,6 +436,8 @@ impl<W: Wire> Visitor<W> {
                 errno: Errno::EBADF,
             });
         }
+        // Its objects learn another time.
+        file.mtime = None;
         if let Some(last) = size.checked_sub(1) {
             self.make(file, LayoutOp::TRUNC, (size, END), (last, size)).await?;
         }
@@ -489,4 +537,85 @@ fn cuts(layout: &FileLayout, size: u64) -> Result<Vec<(Spot, u64)>, VisitError> 
         cuts.push((Spot::Object { component: place, stripe, object, offset: 0 }, end));
     }
     Ok(cuts)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::pin::pin;
+    use core::sync::atomic::AtomicU64;
+    use core::task::{Context, Poll, Waker};
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use lustre_wire::Opcode;
+    use ptlrpc::{CallId, ImportConfig, Reply};
+
+    use super::super::fids::Fids;
+    use super::super::places::Places;
+    use super::super::{End, Identity};
+    use super::*;
+
+    /// A target that grants what a visitor wants, once it has answered.
+    #[derive(Debug, Default)]
+    struct Late(Mutex<Vec<Opcode>>);
+
+    impl Wire for Late {
+        type Link = ();
+
+        fn link(&self, _: ImportConfig) -> Result<(), CallError> {
+            Ok(())
+        }
+
+        fn connect(&self, (): &()) {}
+
+        async fn call(&self, (): &(), call: Call, _: Moved) -> End {
+            self.0.lock().unwrap().push(call.opcode);
+            let reply = Reply { status: 0, transno: 0, message: Vec::new() };
+            End { result: Ok(reply), bytes: Vec::new(), call: None }
+        }
+
+        async fn handle(&self, (): &(), _: CallId) -> Option<u64> {
+            None
+        }
+
+        async fn terms(&self, (): &()) -> ConnectData {
+            let asked = !self.0.lock().unwrap().is_empty();
+            if asked { ost::wanted() } else { ConnectData::default() }
+        }
+
+        async fn close(&self, (): &()) {}
+
+        async fn pause(&self, _: u32) {}
+
+        fn now(&self) -> i64 {
+            0
+        }
+    }
+
+    #[test]
+    fn no_data_go_to_a_target_before_it_has_said_how_they_sum_up() {
+        let visitor = Visitor {
+            wire: Late::default(),
+            who: Identity::default(),
+            mdts: BTreeMap::new(),
+            osts: BTreeMap::new(),
+            root: Default::default(),
+            places: Places::default(),
+            cookies: AtomicU64::new(1),
+            #[cfg(feature = "sabotage")]
+            sabotage: None,
+        };
+        let remote =
+            Remote::new("lfs-OST0000_UUID".to_owned(), Vec::new(), Some(()), Fids::default());
+        for _ in 0..2 {
+            let mut terms = pin!(visitor.data_terms(&remote));
+            let Poll::Ready(Ok(terms)) =
+                terms.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            else {
+                panic!("the target has answered");
+            };
+            assert_eq!((terms.max, terms.checksum.is_some()), (ost::DATA_MAX, true));
+        }
+        assert_eq!(*visitor.wire.0.lock().unwrap(), [Opcode::OBD_PING]);
+    }
 }

@@ -17,7 +17,7 @@ use super::names::{Changed, Changes, checked};
 use super::remote::{Answer, Remote};
 use super::stripes::FileLayout;
 use super::walk::{FileKind, Node};
-use super::{LayoutError, VisitError, Visitor, Wire};
+use super::{LayoutError, Name, VisitError, Visitor, Wire};
 
 /// Data was changed (C-123).
 pub(super) const DATA_MODIFIED: u32 = 0x200;
@@ -79,6 +79,8 @@ pub struct OpenFile {
     /// Where the file ends, as far as this client knows.
     size: AtomicU64,
     changed: AtomicBool,
+    /// The time of the last change of data that it will have.
+    pub(super) mtime: Option<i64>,
     held: Vec<Held>,
 }
 
@@ -91,6 +93,15 @@ impl OpenFile {
     /// Whether it was made by its open.
     pub const fn created(&self) -> bool {
         self.created
+    }
+
+    /// The file will have this time of the last change of data: [`Visitor::close_with_changes`] sets it.
+    /// Where the file was made by its open, each write says so, and its objects need not be asked once
+    /// more in the end.
+    pub const fn keep_mtime(&mut self, mtime: i64) {
+        if self.created {
+            self.mtime = Some(mtime);
+        }
     }
 
     /// Where it ends, as far as this client knows.
@@ -150,16 +161,20 @@ impl OpenFile {
             return record;
         }
         let blocks = self.held.iter().map(|held| held.blocks.load(Ordering::Relaxed));
-        SetattrRecord {
-            valid: SetattrValid::MODE
+        let mut valid = SetattrValid::CTIME
+            | SetattrValid::CTIME_SET
+            | SetattrValid::LSIZE
+            | SetattrValid::LBLOCKS;
+        // What the file will have in the end is said by another request, which may overtake this one.
+        if self.mtime.is_none() {
+            valid |= SetattrValid::MODE
                 | SetattrValid::ATIME
                 | SetattrValid::MTIME
-                | SetattrValid::CTIME
                 | SetattrValid::ATIME_SET
-                | SetattrValid::MTIME_SET
-                | SetattrValid::CTIME_SET
-                | SetattrValid::LSIZE
-                | SetattrValid::LBLOCKS,
+                | SetattrValid::MTIME_SET;
+        }
+        SetattrRecord {
+            valid,
             size: self.size(),
             blocks: blocks.fold(0, u64::saturating_add),
             mtime: now,
@@ -198,7 +213,6 @@ impl<W: Wire> Visitor<W> {
         // The lock may be on the data that is here: its size is asked for when the lock is gone.
         let here = |layout: &FileLayout| layout.on_mdt().is_some();
         let waits = matches!(&shown, Ok((_, Ok(layout), _)) if here(layout));
-        let given = self.give_back(mdt, lock.handle);
         let merged = async {
             let (body, layout, disposition) = shown?;
             let attributes = match &layout {
@@ -212,10 +226,10 @@ impl<W: Wire> Visitor<W> {
             Ok(Found { body, layout, call: answer.call, disposition, attributes })
         };
         if waits {
-            given.await?;
+            self.give_back(mdt, lock.handle).await?;
             return merged.await;
         }
-        let (given, found) = both(given, merged).await;
+        let (given, found) = both(self.give_back_with_others(mdt, lock.handle), merged).await;
         given?;
         found
     }
@@ -295,6 +309,14 @@ impl<W: Wire> Visitor<W> {
     /// It is no file, may not be read, has data that can't be read, or there is no answer.
     pub async fn open_file(&self, node: &Node) -> Result<OpenFile, VisitError> {
         self.open_for(node, OpenHow::READ).await
+    }
+
+    /// Opens a file that a listing has shown, for reading, without asking for its attributes before.
+    /// `None`: the listing does not say that it is a file, or it can't be opened in this way;
+    /// [`Visitor::node`] and [`Visitor::open_file`] say why.
+    pub async fn open_listed(&self, dir: &Node, name: &Name) -> Option<OpenFile> {
+        let node = Node::listed(dir, name).filter(|node| node.kind() == FileKind::File)?;
+        self.open_for(&node, OpenHow::READ).await.ok()
     }
 
     /// Opens a file. For writing it gets objects, if it has none.
@@ -397,6 +419,7 @@ impl<W: Wire> Visitor<W> {
             created,
             size: AtomicU64::new(attributes.size),
             changed: AtomicBool::new(false),
+            mtime: None,
             held: Vec::new(),
         };
         match layout {
@@ -438,7 +461,7 @@ impl<W: Wire> Visitor<W> {
         self.close_with(&record, file.handle, file.open).await
     }
 
-    /// Closes a file, and changes its attributes then: a close says newer times than a user may want.
+    /// Closes a file, and changes its attributes: a close says newer times than a user may want.
     ///
     /// # Errors
     /// As [`Visitor::close`] and [`Visitor::change`].
@@ -447,10 +470,18 @@ impl<W: Wire> Visitor<W> {
         file: OpenFile,
         changes: &Changes,
     ) -> Result<(), VisitError> {
-        self.close_ref(&file).await?;
         let Attributes { fid, mode, uid, gid, .. } = file.attributes;
         let name = file.fid.to_string().into_bytes();
-        let changed = Changed { fid, mode, uid, gid, layout: file.layout.ok(), name: &name };
+        // Its objects know the time from each write.
+        let known = file.mtime.is_some() && file.mtime == changes.mtime;
+        let layout = file.layout.as_ref().ok().filter(|_| !known);
+        let changed = Changed { fid, mode, uid, gid, layout, name: &name };
+        if file.mtime.is_some() {
+            let (closed, changed) =
+                both(self.close_ref(&file), self.change_of(&changed, changes)).await;
+            return closed.and(changed);
+        }
+        self.close_ref(&file).await?;
         self.change_of(&changed, changes).await
     }
 

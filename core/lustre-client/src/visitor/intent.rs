@@ -181,9 +181,10 @@ pub(super) fn closed(who: &Identity, fid: Fid, gid: u32) -> SetattrRecord {
     }
 }
 
-/// Gives a lock back that came with an answer (C-67).
-pub(super) fn cancel(handle: u64) -> Call {
-    let request = LockRequest::new(LockFlags::empty(), 1, LockDesc::default(), &[handle]);
+/// Gives locks back that came with answers (C-67).
+pub(super) fn cancel(handles: &[u64]) -> Call {
+    let count = u32::try_from(handles.len()).unwrap_or(u32::MAX);
+    let request = LockRequest::new(LockFlags::empty(), count, LockDesc::default(), handles);
     Call::new(Opcode::LDLM_CANCEL, vec![request.to_bytes(LITTLE)])
 }
 

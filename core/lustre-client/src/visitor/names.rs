@@ -46,7 +46,8 @@ pub(super) struct Changed<'a> {
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    pub(super) layout: Option<FileLayout>,
+    /// Its objects, as far as they are to be asked.
+    pub(super) layout: Option<&'a FileLayout>,
     /// What errors call it.
     pub(super) name: &'a [u8],
 }
@@ -197,7 +198,8 @@ impl<W: Wire> Visitor<W> {
         let MdtBody { mode, uid, gid, .. } = node.body;
         // Without a layout that is known there are no objects to be asked.
         let layout = layout_of(&node.body, &node.layout).ok();
-        let of = Changed { fid: node.fid, mode, uid, gid, layout, name: &node.parent.2 };
+        let (layout, name) = (layout.as_ref(), node.parent.2.as_slice());
+        let of = Changed { fid: node.fid, mode, uid, gid, layout, name };
         self.change_of(&of, changes).await
     }
 
@@ -237,7 +239,7 @@ impl<W: Wire> Visitor<W> {
         let mdt = self.mdt_of(of.fid).await?;
         let call = reint::setattr(&self.who, group, record);
         mdt.ask(&self.wire, call).await.map_err(|e| e.at(of.name))?;
-        let Some(layout) = of.layout.as_ref().filter(|_| is_file) else { return Ok(()) };
+        let Some(layout) = of.layout.filter(|_| is_file) else { return Ok(()) };
         let one = |at: Spot| async move {
             let Spot::Object { component, stripe, object, .. } = at else { return Ok(()) };
             let info = layout.components.get(component).map(|c| c.info()).unwrap_or_default();

@@ -169,6 +169,11 @@ pub(super) fn sync(of: &Object) -> Call {
     object(Opcode::OST_SYNC, &body)
 }
 
+/// Nothing, but that the target is there.
+pub(super) fn ping() -> Call {
+    Call::new(Opcode::OBD_PING, Vec::new())
+}
+
 /// The space of an object target.
 pub(super) fn statfs() -> Call {
     let mut call = Call::new(Opcode::OST_STATFS, Vec::new());
@@ -214,17 +219,18 @@ pub(super) fn read(id: ObjectId, range: (u64, u32), terms: &Terms, again: bool) 
 
 /// Writes to an object. The data is committed before the reply, so that nothing is to be kept for a
 /// crash of the server (C-231); without a promise of space, as no promise is kept by a visitor either
-/// (C-212). `sum` is the checksum of the kind that the terms name.
+/// (C-212). `sum` is the checksum of the kind that the terms name; times are of the last change of data,
+/// and of now.
 pub(super) fn write(
     of: &Object,
     range: (u64, u32),
     terms: &Terms,
     sum: u32,
     again: bool,
-    now: i64,
+    (mtime, ctime): (i64, i64),
 ) -> Call {
     let (uid, gid) = of.owner;
-    let mut body = Obdo { mtime: now, ctime: now, uid, gid, ..of.named() };
+    let mut body = Obdo { mtime, ctime, uid, gid, ..of.named() };
     body.valid |= Valid::MTIME | Valid::CTIME | Valid::UID | Valid::GID | Valid::FLAGS;
     body.flags.set(ObdoFlags::RECOV_RESEND, again);
     if let Some(kind) = terms.checksum {

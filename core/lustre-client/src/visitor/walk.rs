@@ -87,6 +87,13 @@ impl Node {
         &self.body
     }
 
+    /// A name that a listing has shown, if that says what it is; its attributes are not known.
+    pub(super) fn listed(dir: &Self, name: &Name) -> Option<Self> {
+        let body = MdtBody { mode: name.kind?.into(), gid: u32::MAX, ..MdtBody::default() };
+        let parent = (dir.stripe_of(&name.name)?, dir.body.gid, name.name.clone());
+        Some(Self { fid: name.fid, parent, body, layout: Vec::new() })
+    }
+
     /// The stripe that has a name by its hash, or the directory itself. `None`: its layout is not known,
     /// or changes.
     pub(super) fn stripe_of(&self, name: &[u8]) -> Option<Fid> {
@@ -141,8 +148,8 @@ impl<W: Wire> Visitor<W> {
 
     /// The file of a FID that was found by a name.
     pub async fn node(&self, fid: Fid, parent: &Node, name: &[u8]) -> Result<Node, VisitError> {
-        let parent = (parent.fid, parent.body.gid, name.to_vec());
-        self.fetch(fid, parent).await
+        let dir = parent.stripe_of(name).unwrap_or(parent.fid);
+        self.fetch(fid, (dir, parent.body.gid, name.to_vec())).await
     }
 
     async fn fetch(&self, fid: Fid, parent: (Fid, u32, Vec<u8>)) -> Result<Node, VisitError> {

@@ -55,6 +55,16 @@ pub trait Wire: Sync {
     fn call(&self, link: &Self::Link, call: Call, moved: Moved)
     -> impl Future<Output = End> + Send;
 
+    /// Memory for so many bytes of data; what is in it does not matter.
+    fn buffer(&self, len: usize) -> Vec<u8> {
+        vec![0; len]
+    }
+
+    /// Takes memory of data that is not needed any more.
+    fn recycle(&self, bytes: Vec<u8>) {
+        drop(bytes);
+    }
+
     /// The handle of an open file: of this one, or of its repetition (C-257). `None`: it is the first
     /// one.
     fn handle(&self, link: &Self::Link, open: CallId) -> impl Future<Output = Option<u64>> + Send;

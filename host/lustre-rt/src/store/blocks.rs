@@ -36,9 +36,6 @@ pub(super) struct Blocks {
     end: u64,
 }
 
-/// The part of a block, or of several, that is written at once: slot of the first one, bytes.
-type Run = (u64, Vec<u8>);
-
 impl Blocks {
     /// The file at `path`, with these blocks in it.
     ///
@@ -87,29 +84,23 @@ impl Blocks {
         })
     }
 
-    /// Writes blocks to slots that are free: whole ones that come together are written at once.
+    /// Writes bytes from the beginning of a block on to slots that are free, what goes to slots in a row
+    /// at once: blocks that are whole, but for the last one.
     ///
     /// # Errors
     /// The system's; nothing is in use then that was not before.
-    pub(super) fn write(&mut self, blocks: Vec<Vec<u8>>) -> Result<Vec<Block>, StoreError> {
-        let mut written: Vec<Block> = Vec::with_capacity(blocks.len());
-        let mut runs: Vec<Run> = Vec::new();
-        for bytes in blocks {
-            let block = Block {
-                slot: self.slot(),
-                len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-                crc: crc32fast::hash(&bytes),
-            };
-            written.push(block);
-            match runs.last_mut() {
-                Some((first, run)) if *first * BLOCK + run.len() as u64 == block.slot * BLOCK => {
-                    run.extend_from_slice(&bytes);
-                }
-                _ => runs.push((block.slot, bytes)),
-            }
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<Vec<Block>, StoreError> {
+        let mut written: Vec<Block> = Vec::with_capacity(bytes.len().div_ceil(BLOCK as usize));
+        for part in bytes.chunks(BLOCK as usize) {
+            let len = u32::try_from(part.len()).unwrap_or(u32::MAX);
+            written.push(Block { slot: self.slot(), len, crc: crc32fast::hash(part) });
         }
-        for (slot, bytes) in runs {
-            if let Err(why) = self.file.write_all_at(&bytes, slot * BLOCK) {
+        let mut rest = bytes;
+        for row in written.chunk_by(|one, next| one.slot + 1 == next.slot) {
+            let (here, behind) = rest.split_at(rest.len().min(row.len() * BLOCK as usize));
+            rest = behind;
+            let at = row.first().map_or(0, |block| block.slot * BLOCK);
+            if let Err(why) = self.file.write_all_at(here, at) {
                 self.free(written.iter().map(|block| block.slot));
                 return Err(io_error(&self.path, &why));
             }
@@ -120,23 +111,32 @@ impl Blocks {
     /// The bytes of a block, as they were written.
     ///
     /// # Errors
-    /// The system's, or [`StoreError::Damaged`] if they are others.
+    /// As [`Blocks::read_to`].
     pub(super) fn read(&self, block: Block) -> Result<Vec<u8>, StoreError> {
         let mut bytes = vec![0; block.len as usize];
+        self.read_to(block, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads the bytes of a block, as they were written, to memory of their length.
+    ///
+    /// # Errors
+    /// The system's, or [`StoreError::Damaged`] if they are others.
+    pub(super) fn read_to(&self, block: Block, bytes: &mut [u8]) -> Result<(), StoreError> {
         let damaged = |why: &str| {
             let what = format!("{} slot {}", self.path.display(), block.slot);
             StoreError::Damaged { what, why: why.to_owned() }
         };
-        match self.file.read_exact_at(&mut bytes, block.slot.saturating_mul(BLOCK)) {
+        match self.file.read_exact_at(bytes, block.slot.saturating_mul(BLOCK)) {
             Ok(()) => {}
             Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => {
                 return Err(damaged("the file ends before it"));
             }
             Err(why) => return Err(io_error(&self.path, &why)),
         }
-        if crc32fast::hash(&bytes) != block.crc {
+        if crc32fast::hash(bytes) != block.crc {
             return Err(damaged("its checksum does not hold"));
         }
-        Ok(bytes)
+        Ok(())
     }
 }

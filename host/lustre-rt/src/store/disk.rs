@@ -7,12 +7,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lnet_types::{IoVec, Memory, iovec_len};
+use lnet_types::{Memory, iovec_len};
 use lustre_target::store::{
     Change, DataId, Loaded, Outcome, Source, Space, Store, StoreError, StoreFact, StoreOrder, Txn,
     checksum, scatter,
 };
 use redb::Database;
+
+use crate::spare::Spare;
 
 use super::blocks::{BLOCK, Blocks};
 use super::commit::{Batch, Committed};
@@ -99,6 +101,8 @@ pub struct Disk {
     committed: u64,
     failed: bool,
     facts: VecDeque<(StoreFact, Loaded)>,
+    /// Memory of data on their way to blocks and from there.
+    spare: Arc<Spare>,
     _lock: DirLock,
 }
 
@@ -192,6 +196,7 @@ impl Disk {
             committed: 0,
             failed: false,
             facts: VecDeque::new(),
+            spare: Arc::default(),
             _lock: lock,
         })
     }
@@ -209,6 +214,11 @@ impl Disk {
     /// Whether the store is out of service.
     pub(super) const fn is_failed(&self) -> bool {
         self.failed
+    }
+
+    /// Memory of data on their way.
+    pub(super) fn spare(&self) -> Arc<Spare> {
+        Arc::clone(&self.spare)
     }
 
     /// The last transaction that was applied, and the last that is committed.
@@ -303,7 +313,9 @@ impl Disk {
                 }
                 Change::Delete(space, key) => self.layers.upper.put(key_of(space, &key), None),
                 Change::Write { data, offset, .. } => {
-                    self.write(data, offset, &writes.next().unwrap_or_default())?;
+                    let bytes = writes.next().unwrap_or_default();
+                    self.write(data, offset, &bytes)?;
+                    self.spare.give(bytes);
                 }
                 Change::Cut { data, from } => self.cut(data, from)?,
             }
@@ -318,25 +330,38 @@ impl Disk {
     }
 
     /// Writes whole blocks; those that are written in part are read before.
-    fn write(&mut self, data: DataId, mut offset: u64, mut bytes: &[u8]) -> Result<(), StoreError> {
-        let first = offset / BLOCK;
-        let mut blocks = Vec::new();
-        while !bytes.is_empty() {
-            let (number, at) = (offset / BLOCK, (offset % BLOCK) as usize);
-            let (part, rest) = bytes.split_at(bytes.len().min(BLOCK as usize - at));
-            if part.len() == BLOCK as usize {
-                blocks.push(part.to_vec());
-            } else {
-                let mut whole = self.block(data, number)?;
-                whole.resize(whole.len().max(at + part.len()), 0);
-                whole.splice(at..at + part.len(), part.iter().copied());
-                blocks.push(whole);
-            }
-            offset += part.len() as u64;
-            bytes = rest;
+    fn write(&mut self, data: DataId, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let (first, skip) = (offset / BLOCK, (offset % BLOCK) as usize);
+        let head = if skip == 0 { 0 } else { bytes.len().min(BLOCK as usize - skip) };
+        let (head, rest) = bytes.split_at(head);
+        let (whole, tail) = rest.split_at(rest.len() - rest.len() % BLOCK as usize);
+        if !head.is_empty() {
+            self.write_part(data, (first, skip), head)?;
         }
-        let written = self.blocks.write(blocks)?;
-        for (number, block) in (first..).zip(written) {
+        let next = first + u64::from(!head.is_empty());
+        self.write_blocks(data, next, whole)?;
+        if !tail.is_empty() {
+            self.write_part(data, (next + whole.len() as u64 / BLOCK, 0), tail)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a part of a block, from a place in it on.
+    fn write_part(
+        &mut self,
+        data: DataId,
+        (number, at): (u64, usize),
+        part: &[u8],
+    ) -> Result<(), StoreError> {
+        let mut whole = self.block(data, number)?;
+        whole.resize(whole.len().max(at + part.len()), 0);
+        whole.splice(at..at + part.len(), part.iter().copied());
+        self.write_blocks(data, number, &whole)
+    }
+
+    /// Writes bytes in place of blocks, from the beginning of one on.
+    fn write_blocks(&mut self, data: DataId, first: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        for (number, block) in (first..).zip(self.blocks.write(bytes)?) {
             let old = self.layers.upper.write((data.0, number), block);
             self.blocks.free(old);
         }
@@ -353,11 +378,31 @@ impl Disk {
         let mut border = self.block(data, number)?;
         if border.len() > keep {
             border.truncate(keep);
-            for block in self.blocks.write(vec![border])? {
-                let old = self.layers.upper.write((data.0, number), block);
-                self.blocks.free(old);
-            }
+            self.write_blocks(data, number, &border)?;
         }
+        Ok(())
+    }
+
+    /// Reads a part of a block, from a place in it on; zeros where there is none.
+    fn read_block(
+        &self,
+        data: DataId,
+        (number, at): (u64, usize),
+        to: &mut [u8],
+    ) -> Result<(), StoreError> {
+        let block = self.layers.block((data.0, number))?;
+        let len = block.map_or(0, |block| block.len as usize);
+        if let Some(block) = block.filter(|_| at == 0)
+            && let Some((here, behind)) = to.split_at_mut_checked(len)
+        {
+            behind.fill(0);
+            return self.blocks.read_to(block, here);
+        }
+        let whole = block.map_or(Ok(Vec::new()), |block| self.blocks.read(block))?;
+        let stored = whole.get(at..).unwrap_or_default();
+        let (here, behind) = to.split_at_mut(to.len().min(stored.len()));
+        here.iter_mut().zip(stored).for_each(|(to, from)| *to = *from);
+        behind.fill(0);
         Ok(())
     }
 
@@ -368,18 +413,15 @@ impl Disk {
                 Ok((Outcome::Record(self.layers.record(&key_of(space, &key))?), None))
             }
             Source::Data { data, offset, into } => {
-                let len = iovec_len(&into);
                 // A read is no longer than the memory that it fills.
-                let mut bytes = Vec::with_capacity(len as usize);
-                while (bytes.len() as u64) < len {
-                    let at = offset + bytes.len() as u64;
+                let mut bytes = self.spare.take(iovec_len(&into) as usize);
+                let (mut at, mut rest) = (offset, bytes.as_mut_slice());
+                while !rest.is_empty() {
                     let skip = (at % BLOCK) as usize;
-                    let here = (BLOCK - at % BLOCK).min(len - bytes.len() as u64) as usize;
-                    let end = bytes.len() + here;
-                    let block = self.block(data, at / BLOCK)?;
-                    let stored = block.get(skip..).unwrap_or_default();
-                    bytes.extend_from_slice(stored.get(..here).unwrap_or(stored));
-                    bytes.resize(end, 0);
+                    let len = rest.len().min(BLOCK as usize - skip);
+                    let (here, behind) = rest.split_at_mut(len);
+                    self.read_block(data, (at / BLOCK, skip), here)?;
+                    (at, rest) = (at + len as u64, behind);
                 }
                 Ok((Outcome::Done, Some((into, bytes))))
             }
@@ -489,10 +531,12 @@ fn make(dir: &Path, records: &Path, blocks: &Path, format: &Path) -> Result<(), 
 impl Ready {
     /// An order, and the bytes of its spans: a thread of its own has no other way to them. It costs one
     /// copy of what is written; a sum is taken where the bytes lie, which costs no more.
-    pub(super) fn of(order: StoreOrder, memory: &dyn Memory) -> Self {
+    pub(super) fn of(order: StoreOrder, memory: &dyn Memory, spare: &Spare) -> Self {
         let (mut writes, mut sum) = (Vec::new(), 0);
         match &order {
-            StoreOrder::Apply(txn) => writes = txn.gather(memory),
+            StoreOrder::Apply(txn) => {
+                writes = txn.gather(memory, |len| spare.take(len));
+            }
             StoreOrder::Checksum { kind, bytes, .. } => sum = checksum(memory, *kind, bytes),
             _ => {}
         }
@@ -509,19 +553,24 @@ impl Ready {
 }
 
 /// Writes data that was read to where it goes.
-pub(super) fn deliver(fact: (StoreFact, Loaded), memory: &mut dyn Memory) -> StoreFact {
-    if let Some((into, bytes)) = &fact.1 {
-        scatter(memory, into as &IoVec, bytes);
+pub(super) fn deliver(
+    fact: (StoreFact, Loaded),
+    memory: &mut dyn Memory,
+    spare: &Spare,
+) -> StoreFact {
+    if let Some((into, bytes)) = fact.1 {
+        scatter(memory, &into, &bytes);
+        spare.give(bytes);
     }
     fact.0
 }
 
 impl Store for Disk {
     fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
-        self.execute(Ready::of(order, memory));
+        self.execute(Ready::of(order, memory, &self.spare));
     }
 
     fn poll(&mut self, memory: &mut dyn Memory) -> Option<StoreFact> {
-        Some(deliver(self.next_fact()?, memory))
+        Some(deliver(self.next_fact()?, memory, &self.spare))
     }
 }

@@ -13,6 +13,7 @@ use lustre_target::store::{Loaded, Outcome, Store, StoreError, StoreFact, StoreO
 
 use super::commit::{Batch, Committed};
 use super::disk::{Disk, Ready, deliver};
+use crate::spare::Spare;
 
 /// What is applied is committed after so long, even if no reply waits for it.
 const COMMIT_AFTER: Duration = Duration::from_millis(50);
@@ -63,6 +64,7 @@ pub struct FileStore {
     jobs: Sender<Job>,
     facts: Receiver<(StoreFact, Loaded)>,
     threads: Vec<JoinHandle<()>>,
+    spare: Arc<Spare>,
 }
 
 impl FileStore {
@@ -74,7 +76,7 @@ impl FileStore {
         let (jobs, orders) = channel();
         let (done, facts) = channel();
         let (batches, frozen) = channel::<Batch>();
-        let committed = jobs.clone();
+        let (committed, spare) = (jobs.clone(), disk.spare());
         let commit = move || {
             for batch in frozen {
                 // The other thread waits for it before it ends.
@@ -99,23 +101,25 @@ impl FileStore {
             worker.run(&orders);
         };
         let worker = thread::Builder::new().name("store".to_owned()).spawn(work)?;
-        Ok(Self { jobs, facts, threads: vec![worker, committer] })
+        Ok(Self { jobs, facts, threads: vec![worker, committer], spare })
     }
 
     /// Waits until there is a fact, for owners that have nothing else to do.
     pub fn wait(&mut self, memory: &mut dyn Memory, most: Duration) -> Option<StoreFact> {
-        self.facts.recv_timeout(most).ok().map(|fact| deliver(fact, memory))
+        let fact = self.facts.recv_timeout(most).ok()?;
+        Some(deliver(fact, memory, &self.spare))
     }
 }
 
 impl Store for FileStore {
     fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
         // The thread ends only with this value.
-        let _ = self.jobs.send(Job::Order(Ready::of(order, memory)));
+        let _ = self.jobs.send(Job::Order(Ready::of(order, memory, &self.spare)));
     }
 
     fn poll(&mut self, memory: &mut dyn Memory) -> Option<StoreFact> {
-        self.facts.try_recv().ok().map(|fact| deliver(fact, memory))
+        let fact = self.facts.try_recv().ok()?;
+        Some(deliver(fact, memory, &self.spare))
     }
 }
 
@@ -304,11 +308,12 @@ mod tests {
         for order in
             [StoreOrder::Apply(Txn { id: 1, changes: vec![put] }), StoreOrder::Sync { token: 1 }]
         {
-            worker.order(Ready::of(order, &slate));
+            worker.order(Ready::of(order, &slate, &Spare::default()));
         }
         worker.begin_commit();
         let batch: Batch = frozen.try_recv().unwrap();
-        worker.order(Ready::of(StoreOrder::Read { token: 2, from: read }, &slate));
+        let read = StoreOrder::Read { token: 2, from: read };
+        worker.order(Ready::of(read, &slate, &Spare::default()));
         worker.committed(batch.commit());
         // Otherwise a commit would be due for ever, and the thread would look for it without a pause.
         assert_eq!(worker.dirty_since, None);

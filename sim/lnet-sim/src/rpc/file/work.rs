@@ -99,7 +99,7 @@ impl<W: Wire> Desk<'_, W> {
         };
         let end = offset.saturating_add(data.len.into());
         visitor.prepare(file, offset, end).await?;
-        visitor.write(file, offset, &data.bytes(offset)).await?;
+        visitor.write(file, offset, data.bytes(offset)).await?;
         if fsync { visitor.fsync(file).await } else { Ok(()) }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use lustre_rt::Fid;
-use lustre_rt::visitor::{Attributes, FileKind, Node, Place, join};
+use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, join};
 
 use super::local::{Dir, New};
 use super::{Copy, IN_FLIGHT, SMALL, chunks};
@@ -113,6 +113,21 @@ impl Out<'_> {
                 let made = &made;
                 async move {
                     let path = format!("{}/{}", path.trim_end_matches('/'), show::name(&name.name));
+                    self.copy.stop.check()?;
+                    if let Some(file) = mount.open_listed(node, name).await {
+                        let Attributes { nlink, size, .. } = *file.attributes();
+                        let small = nlink == 1 && size <= SMALL;
+                        let done = match small {
+                            true => self.opened(file, made, &name.name).await,
+                            false => mount.close(file).await.map_err(Into::into),
+                        };
+                        if let Err(e) = &done {
+                            self.failed(&path, e)?;
+                        }
+                        if small || done.is_err() {
+                            return Ok(None);
+                        }
+                    }
                     let found = match mount.node(name.fid, node, &name.name).await {
                         Ok(found) => found,
                         // It was removed after it had been listed.
@@ -162,25 +177,24 @@ impl Out<'_> {
             }
         }
         let mount = self.copy.mount;
-        let file = mount.open_file(node).await?;
-        let copied = self.fill(&file, dir, name).await;
-        // What was opened is closed, whatever became of it.
-        let closed = mount.close(file).await;
-        copied?;
-        closed?;
+        self.opened(mount.open_file(node).await?, dir, name).await?;
         if several {
             self.links.borrow_mut().insert(key(node.fid), (dir.again()?, name.to_vec()));
         }
         Ok(())
     }
 
+    /// Copies a file that is open, and closes it.
+    async fn opened(&self, file: OpenFile, dir: &Dir, name: &[u8]) -> Result<()> {
+        let copied = self.fill(&file, dir, name).await;
+        // What was opened is closed, whatever became of it.
+        let closed = self.copy.mount.close(file).await;
+        copied?;
+        Ok(closed?)
+    }
+
     /// Whether the copy of a file is there from before.
-    async fn is_there(
-        &self,
-        file: &lustre_rt::visitor::OpenFile,
-        dir: &Dir,
-        name: &[u8],
-    ) -> Result<bool> {
+    async fn is_there(&self, file: &OpenFile, dir: &Dir, name: &[u8]) -> Result<bool> {
         let Attributes { size, mtime, .. } = *file.attributes();
         match dir.there(name) {
             Some((there, time)) if there == size && time == mtime => Ok(true),
@@ -192,12 +206,7 @@ impl Out<'_> {
         }
     }
 
-    async fn fill(
-        &self,
-        file: &lustre_rt::visitor::OpenFile,
-        dir: &Dir,
-        name: &[u8],
-    ) -> Result<()> {
+    async fn fill(&self, file: &OpenFile, dir: &Dir, name: &[u8]) -> Result<()> {
         let Copy { mount, stop, tally, resume, verify, .. } = self.copy;
         if *resume && self.is_there(file, dir, name).await? {
             tally.skipped();
@@ -213,6 +222,7 @@ impl Out<'_> {
                 stop.check()?;
                 for part in mount.read(file, at, len).await? {
                     new.write(part.offset, &part.bytes)?;
+                    mount.recycle(part.bytes);
                 }
                 tally.moved(len);
                 Ok(())

@@ -24,6 +24,15 @@ const CHUNK: u64 = 4 << 20;
 const IN_FLIGHT: usize = 8;
 /// A file of at most so many bytes is copied beside others.
 const SMALL: u64 = CHUNK;
+/// Files of at most so many bytes need little memory, and more of them are under way: each waits for one
+/// target at a time, and a target has few calls of a visit at a time in any case.
+const TINY: u64 = 64 << 10;
+const TINY_IN_FLIGHT: usize = 24;
+
+/// How many files may be under way of which none has more bytes.
+const fn at_a_time(most: u64) -> usize {
+    if most <= TINY { TINY_IN_FLIGHT } else { IN_FLIGHT }
+}
 
 /// What, and whereto.
 #[derive(Clone, Debug, Args)]

@@ -14,7 +14,7 @@ use lustre_rt::visitor::{
 };
 
 use super::local::data_of;
-use super::{Copy, IN_FLIGHT, SMALL, chunks};
+use super::{Copy, IN_FLIGHT, SMALL, at_a_time, chunks};
 use crate::fs::sentences::said;
 
 /// Files with several names that were copied, by device and number: where the first copy is.
@@ -146,8 +146,9 @@ impl Copy<'_> {
     }
 
     async fn put_small(&self, files: &mut Vec<Source>, dir: &Node, links: &Links) -> Result<()> {
+        let width = at_a_time(files.iter().map(|source| source.meta.size()).max().unwrap_or(0));
         let one = |source| self.put_any(source, dir, links);
-        let done = join(files.drain(..).map(one), IN_FLIGHT).await;
+        let done = join(files.drain(..).map(one), width).await;
         done.into_iter().collect()
     }
 
@@ -232,7 +233,7 @@ impl Copy<'_> {
     pub(super) async fn is_same(&self, file: &File, size: u64, there: &OpenFile) -> Result<bool> {
         let one = |(at, len): (u64, u64)| async move {
             self.stop.check()?;
-            let bytes = read(file, at, len)?;
+            let bytes = self.read(file, at, len)?;
             let parts = self.mount.read(there, at, len).await?;
             let mut rest = bytes.as_slice();
             for part in parts {
@@ -243,8 +244,11 @@ impl Copy<'_> {
                     return Ok(false);
                 }
                 rest = behind;
+                self.mount.recycle(part.bytes);
             }
-            Ok::<bool, anyhow::Error>(rest.is_empty())
+            let same = rest.is_empty();
+            self.mount.recycle(bytes);
+            Ok::<bool, anyhow::Error>(same)
         };
         let same = join(chunks(0, size).map(one), IN_FLIGHT).await;
         for same in same {
@@ -268,6 +272,7 @@ impl Copy<'_> {
             Create { mode: meta.mode() & 0o7777, exclusive: false, layout: self.layout.clone() };
         let mut copy = self.mount.create(dir, name, how, &create).await?;
         let made = copy.created();
+        copy.keep_mtime(meta.mtime());
         let filled = self.fill(&file, meta.size(), &mut copy).await;
         let closed = match &filled {
             Ok(()) => self.mount.close_with_changes(copy, &kept(meta)).await,
@@ -285,6 +290,13 @@ impl Copy<'_> {
         Ok(())
     }
 
+    /// Bytes of a file, which may not have become shorter.
+    fn read(&self, file: &File, at: u64, len: u64) -> Result<Vec<u8>> {
+        let mut bytes = self.mount.buffer(usize::try_from(len)?);
+        file.read_exact_at(&mut bytes, at).context("it has become shorter while it was copied")?;
+        Ok(bytes)
+    }
+
     async fn fill(&self, file: &File, size: u64, copy: &mut OpenFile) -> Result<()> {
         let parts = data_of(file, size);
         for (start, end) in &parts {
@@ -293,8 +305,8 @@ impl Copy<'_> {
         let to = &*copy;
         let one = |(at, len): (u64, u64)| async move {
             self.stop.check()?;
-            let bytes = read(file, at, len)?;
-            self.mount.write(to, at, &bytes).await?;
+            let bytes = self.read(file, at, len)?;
+            self.mount.write(to, at, bytes).await?;
             self.tally.moved(len);
             Ok(())
         };
@@ -309,13 +321,6 @@ impl Copy<'_> {
         }
         Ok(())
     }
-}
-
-/// Bytes of a file, which may not have become shorter.
-fn read(file: &File, at: u64, len: u64) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-    file.read_exact_at(&mut bytes, at).context("it has become shorter while it was copied")?;
-    Ok(bytes)
 }
 
 /// What a copy keeps of its source.
