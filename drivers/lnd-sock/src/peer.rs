@@ -39,6 +39,8 @@ pub(crate) struct Peer {
     pub(crate) controls: u32,
     /// Version and incarnation of all of them.
     pub(crate) session: Option<(Version, u64)>,
+    /// The incarnation of the last of them.
+    pub(crate) life: Option<u64>,
     /// The version that a refusal has taught us.
     pub(crate) taught: Option<Version>,
     /// Messages that no connection can take yet.
@@ -94,6 +96,7 @@ impl Peer {
             conns: SmallVec::new(),
             controls: 0,
             session: None,
+            life: None,
             taught: None,
             waiting: VecDeque::new(),
             dialer: Dialer::default(),

@@ -20,7 +20,7 @@ use crate::proto::hello::{Judged, Known, Own, Reached, judge_active, judge_passi
 use crate::proto::kinds::Kind;
 use crate::proto::load::Run;
 use crate::proto::txq::TxQueue;
-use crate::proto::watch::{Loss, Mark, Seen};
+use crate::proto::watch::{Loss, Mark, Seen, Watch};
 use crate::stats::{Refusal, Traffic};
 use crate::streams::{Stop, Streams};
 use crate::tunables::AcceptMode;
@@ -400,11 +400,16 @@ impl<S: Streams> SockDriver<S> {
         tracing::debug!(peer = %peer.id, %kind, %version, "connection up");
         // The peer is reachable again, whichever side connected.
         peer.dialer.hasten(now);
-        // Two HELLOs have come through: whatever it is, it is not silent.
-        if peer.watch.doubt() == Doubt::Silent
-            && let Some(doubt) = peer.watch.saw(now, Seen::Sound)
-        {
-            self.judged.push((peer.ni, peer.id.nid, doubt));
+        let doubt = peer.watch.doubt();
+        if peer.life.replace(session.1).is_some_and(|before| before != session.1) {
+            // Another life of it: that the one before fell silent was its end, and no fault of the rail.
+            peer.watch = Watch::default();
+        } else if doubt == Doubt::Silent {
+            // Two HELLOs have come through: whatever it is, it is not silent.
+            peer.watch.saw(now, Seen::Sound);
+        }
+        if peer.watch.doubt() != doubt {
+            self.judged.push((peer.ni, peer.id.nid, peer.watch.doubt()));
         }
         if peer.dialer.trying() == Some(key) {
             let (min, max) = (self.config.min_reconnect, self.config.max_reconnect);

@@ -155,3 +155,28 @@ fn a_doubted_peer_that_has_always_connected_to_us_is_remembered() {
     assert_eq!(doubts(&world, 1), [Doubt::Silent], "no better for having lost its connections");
     assert!(world.hosts[1].driver.stats().dialed > 0, "it is asked for proof");
 }
+
+/// The end of a process is no fault of the way to it.
+#[test]
+fn another_life_of_a_peer_is_above_the_doubts_of_the_one_before() {
+    for (incarnation, expected) in [(0, Doubt::Unproven), (1, Doubt::None)] {
+        let mut world = suspecting(&[1]);
+        let gone = accepted(&mut world, Version::V3, ConnType::CONTROL);
+        world.weather(|w| w.dead = true);
+        world.send_with(0, nid(9), 1, b"into the void", |_| ());
+        world.pass(ms(100));
+        assert_eq!(doubts(&world, 0), [Doubt::Silent]);
+        world.weather(|w| w.dead = false);
+        let mut again = hello(9, Version::V3, ConnType::CONTROL);
+        again.src_incarnation += incarnation;
+        // The first one makes the old connections go.
+        for _ in 0..2 {
+            let mut raw = Raw::connect(&mut world, addr(9), addr(1), true);
+            raw.write(&request(nid(1)));
+            raw.write(&bytes_of(&again));
+            world.settle();
+        }
+        drop(gone);
+        assert_eq!(doubts(&world, 0), [Doubt::Silent, expected], "incarnation {incarnation}");
+    }
+}
