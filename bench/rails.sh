@@ -14,23 +14,11 @@ a=ulnet-bench-a-$$ b=ulnet-bench-b-$$
 server=
 clean() {
     [ -n "$server" ] && kill "$server" 2>/dev/null
-    ip netns del "$a" 2>/dev/null
-    ip netns del "$b" 2>/dev/null
+    no_rails "$a" "$b"
 }
 trap clean EXIT
 
-set -e
-ip netns add "$a"; ip netns add "$b"
-for rail in 0 1; do
-    ip link add "r$rail" netns "$a" type veth peer name "r$rail" netns "$b"
-    for side in "$a 1" "$b 2"; do
-        read -r ns host <<<"$side"
-        ip -n "$ns" addr add "10.99.$rail.$host/24" dev "r$rail"
-        ip -n "$ns" link set "r$rail" up
-        tc -n "$ns" qdisc add dev "r$rail" root tbf rate 1gbit burst 256kb latency 50ms
-    done
-done
-set +e
+two_rails "$a" "$b" || exit 2
 
 # rate RAILS: MiB/s of 1 MiB PUTs.
 rate() {
@@ -45,10 +33,10 @@ rate() {
 }
 found=$(mktemp)
 for _ in 1 2 3; do
-    echo "one $(rate 1)" >>"$found"
-    echo "two $(rate 2)" >>"$found"
+    note one "$(rate 1)"
+    note two "$(rate 2)"
 done
-one=$(median "$found" one) two=$(median "$found" two)
+one=$(m one) two=$(m two)
 rm -f "$found"
 echo "rails: one $one MiB/s, two $two MiB/s" >&2
 awk -v a="$two" -v b="$one" 'BEGIN { if (b > 0) printf "%.3f\n", a / b }'

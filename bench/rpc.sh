@@ -19,7 +19,6 @@ cargo build --release --manifest-path bench/tonic/Cargo.toml >&2 || exit 2
 tonic=${CARGO_TARGET_DIR:-bench/tonic/target}/release/tonic-bench
 
 found=$(mktemp); trap 'rm -f "$found"' EXIT
-note() { [ -n "${2:-}" ] && [ "$2" != null ] && echo "$1 $2" >>"$found"; }
 
 # The figures of one way to call: inline or threaded.
 calls() {
@@ -51,18 +50,6 @@ for round in $(seq "$ROUNDS"); do
     echo "round $round done, load $(cut -d' ' -f1-3 /proc/loadavg)" >&2
 done
 
-m() { median "$found" "$1"; }
-div() { [ -n "$1" ] && [ -n "$2" ] && awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a / b }'; }
-bars=0 missed=0
-bar() {
-    local verdict
-    bars=$((bars + 1))
-    if [ -z "$2" ]; then verdict="not measured"; else
-        verdict=$(awk -v a="$2" -v b="$4" "BEGIN { print (a $3 b) ? \"met\" : \"MISSED\" }")
-    fi
-    [ "$verdict" = met ] || missed=$((missed + 1))
-    printf '%-56s %10s  %2s %6s  %s\n' "$1" "$2" "$3" "$4" "$verdict"
-}
 echo
 bar "empty call, inline / two PUTs of 8 bytes" "$(m inline_trip)" '<=' 2.6
 bar "empty call, threaded / two PUTs of 8 bytes" "$(m threaded_trip)" '<=' 3.5
@@ -75,5 +62,4 @@ bar "calls per second, inline / tonic" "$(div "$(m inline_calls)" "$(m tonic_cal
 bar "calls per second, threaded / tonic" "$(div "$(m threaded_calls)" "$(m tonic_calls)")" '>=' 4
 bar "bulk write of 1 MiB / tonic" "$(div "$(m inline_write)" "$(m tonic_write)")" '>=' 1.5
 bar "bulk read of 1 MiB / tonic" "$(div "$(m inline_read)" "$(m tonic_read)")" '>=' 1.5
-echo
-echo "$((bars - missed)) of $bars bars met; load $(cut -d' ' -f1-3 /proc/loadavg)"
+sum_up
