@@ -18,9 +18,11 @@ impl Spare {
         let mut buffer = Vec::new();
         if len >= LEAST {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            match all.iter().rposition(|buffer| buffer.capacity() >= len) {
+            // A buffer that is far too long is for longer data.
+            let fits = |buffer: &Vec<u8>| (len..=2 * len).contains(&buffer.capacity());
+            match all.iter().rposition(fits) {
                 Some(place) => buffer = all.swap_remove(place),
-                // A shorter one gives way, so that no more are about than are needed at a time.
+                // Another one gives way, so that no more are about than are needed at a time.
                 None => drop(all.pop()),
             }
         }
@@ -54,9 +56,11 @@ mod tests {
         spare.give(first);
         let again = spare.take(LEAST);
         assert_eq!((again.as_ptr(), again.len()), (place, LEAST));
-        spare.give(again);
-        assert_eq!(spare.take(LEAST * 3).len(), LEAST * 3);
-        assert!(spare.0.lock().unwrap().is_empty(), "one that is too short is kept");
+        for (given, wanted) in [(1, 2), (3, 1)] {
+            spare.give(vec![0; LEAST * given]);
+            assert_eq!(spare.take(LEAST * wanted).capacity(), LEAST * wanted);
+            assert!(spare.0.lock().unwrap().is_empty(), "{given} is kept for {wanted}");
+        }
     }
 
     #[test]
