@@ -431,8 +431,14 @@ impl<'b> Rpc<'_, 'b> {
 
     /// Ends an import: its calls end, the server gets a disconnect, the import is closed.
     pub fn disconnect(&mut self, import: ImportId) {
+        self.disconnect_within(import, None);
+    }
+
+    /// The same. A server that is away gets the disconnect when it is back, within so long; within the
+    /// estimate of its service if no bound is given.
+    pub fn disconnect_within(&mut self, import: ImportId, within: Option<Duration>) {
         let (client, _, mut cx) = self.split();
-        client.disconnect(&mut cx, import);
+        client.disconnect(&mut cx, import, within);
         self.ptlrpc.tidy(self.below);
     }
 

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lnet_rt::{Buffer, Nid};
 use lustre_client::visitor::{
-    Access, End, Identity, Moved, VisitConfig, VisitError, Visitor, Wire,
+    Access, End, Identity, LEAVE_MAX, Moved, VisitConfig, VisitError, Visitor, Wire,
 };
 use lustre_wire::{ConnectData, ImportKind};
 use ptlrpc::{Call, CallError, CallId, Direction, ImportConfig};
@@ -185,7 +185,7 @@ impl Wire for NodeWire {
 
     async fn close(&self, link: &NodeLink) {
         // A node that has stopped has no connection left.
-        let _ = link.import.end().await;
+        let _ = link.import.end(self.limit.min(LEAVE_MAX)).await;
     }
 }
 

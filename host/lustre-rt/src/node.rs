@@ -475,39 +475,40 @@ impl Import {
         self.node.run(move |host, _| host.ptlrpc.import_view(id))
     }
 
-    /// Ends the connection: calls under way end, the server lets go of this client. Waits for that at
-    /// most five seconds.
+    /// Ends the connection: calls under way end, the server lets go of this client. Waits for that as long
+    /// as for the answer to a call, and five seconds more at most.
     ///
     /// # Errors
     /// The node has stopped.
     pub fn disconnect(self) -> Result<(), OpError> {
-        if let Some(closed) = self.leave()? {
+        if let Some(closed) = self.leave(None)? {
             // A node that stops meanwhile has nothing left to be closed.
             let _ = closed.recv_blocking();
         }
         Ok(())
     }
 
-    /// The same, without a thread that waits.
+    /// The same, without a thread that waits. A server that is away lets go of this client when it is back,
+    /// if that is within so long.
     ///
     /// # Errors
     /// The node has stopped.
-    pub async fn end(&self) -> Result<(), OpError> {
-        if let Some(closed) = self.leave()? {
+    pub async fn end(&self, within: Duration) -> Result<(), OpError> {
+        if let Some(closed) = self.leave(Some(within))? {
             let _ = closed.recv().await;
         }
         Ok(())
     }
 
     /// Begins to disconnect; what says when that is over, if it was not before.
-    fn leave(&self) -> Result<Option<Receiver<()>>, OpError> {
+    fn leave(&self, within: Option<Duration>) -> Result<Option<Receiver<()>>, OpError> {
         let id = self.id;
         let (tx, closed) = bounded(1);
         let there = self.node.run(move |host, below| {
             let there = host.ptlrpc.import_view(id).is_some();
             if there {
                 host.closing.insert(id, tx);
-                host.ptlrpc.rpc(below).disconnect(id);
+                host.ptlrpc.rpc(below).disconnect_within(id, within);
             }
             there
         })?;

@@ -128,7 +128,7 @@ fn make(bytes: &[u8]) {
     let handle = Epoch { handle: body.open_handle };
     let buffers = vec![handle.to_bytes(LITTLE), times.to_bytes(LITTLE), vec![]];
     call(Opcode::MDS_CLOSE, buffers, vec![216, 0, 0, 0, 0]);
-    wait(mdt.end()).unwrap();
+    mdt.disconnect().unwrap();
 }
 
 /// A visit from a host of its own, and its node.

@@ -12,6 +12,9 @@ use crate::rpc::{RpcWorld, TargetKind};
 pub struct FileLoad {
     /// Whether all programs of the load work in one directory; else each has one of its own.
     pub shared: bool,
+    /// Whether the data of files is cached under locks until a file is synced or closed, or another client
+    /// wants it; else each write is with its target when it has ended.
+    pub cached: bool,
     /// Names that are used in a directory.
     pub names: u32,
     /// Where files end at the latest, bytes.
@@ -93,9 +96,17 @@ pub(crate) fn read(t: &mut Table<'_, '_>) -> Result<FileLoad, ScenarioError> {
     let size = t.take("size").map(|v| v.size(SIZE_MAX)).transpose()?;
     let stripes = t.take("stripes").map(|v| v.number(1, STRIPES_MAX)).transpose()?;
     let shared = t.take("shared").map(|v| v.flag()).transpose()?.unwrap_or(false);
+    let cached = match t.take("cached") {
+        Some(value) if value.flag()? && shared => {
+            return Err(value.wrong("false with shared: programs work on names alone then"));
+        }
+        Some(value) => value.flag()?,
+        None => false,
+    };
     let check = t.take("check").map(|v| v.duration_above_zero()).transpose()?;
     Ok(FileLoad {
         shared,
+        cached,
         names: names.map_or(NAMES, |n| n as u32),
         size: size.unwrap_or(SIZE),
         stripes: stripes.map_or(1, |n| n as u32),

@@ -1,9 +1,14 @@
 //! What a visit stands on: calls to targets. A host makes them over a node, a test plays a recording.
 
 use core::future::Future;
+use core::time::Duration;
 
 use lustre_wire::ConnectData;
 use ptlrpc::{Call, CallError, CallId, ImportConfig, Reply};
+
+/// A server that is away at the end of a visit is waited for so long. It has this client on record: each of
+/// its restarts would wait for it, and hold up others for minutes (P-146).
+pub const LEAVE_MAX: Duration = Duration::from_secs(30);
 
 /// Bulk data of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,7 +77,7 @@ pub trait Wire: Sync {
     /// What the target has granted; nothing before it has answered a call.
     fn terms(&self, link: &Self::Link) -> impl Future<Output = ConnectData> + Send;
 
-    /// Ends a connection, if it is connected.
+    /// Ends a connection, if it was connected; over another one, if it is lost, within [`LEAVE_MAX`].
     fn close(&self, link: &Self::Link) -> impl Future<Output = ()> + Send;
 
     /// Waits so many seconds.

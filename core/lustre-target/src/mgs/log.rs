@@ -52,12 +52,16 @@ fn descriptor(uuid: &str) -> Vec<u8> {
 }
 
 impl Log {
+    /// A log without records.
+    pub(super) fn empty(name: &str) -> Self {
+        let name = name.to_owned();
+        Self { name, bytes: Vec::new(), blocks: Vec::new(), last: 0, kept: Vec::new() }
+    }
+
     /// The client log of a file system.
     pub(super) fn of(site: &Site) -> Self {
         let fsname = site.fsname();
-        let name = format!("{fsname}-client");
-        let mut log =
-            Self { name, bytes: Vec::new(), blocks: Vec::new(), last: 0, kept: Vec::new() };
+        let mut log = Self::empty(&format!("{fsname}-client"));
         let (lov, lmv) = (format!("{fsname}-clilov"), format!("{fsname}-clilmv"));
         for (device, kind) in [(&lov, "lov"), (&lmv, "lmv")] {
             let uuid = format!("{device}_UUID");

@@ -38,7 +38,9 @@ impl Mgs {
     /// A target that has not begun, with the configuration of these file systems.
     pub fn new(sites: &[Site]) -> Self {
         let locks = lock_server::idle(Values::Objects);
-        Self { logs: sites.iter().map(Log::of).collect(), locks }
+        // Parameters of all clients: kernel servers keep the log without one, too.
+        let params = Log::empty("params");
+        Self { logs: sites.iter().map(Log::of).chain([params]).collect(), locks }
     }
 
     /// The log of an id that this target has given out.

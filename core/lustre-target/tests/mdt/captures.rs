@@ -16,19 +16,22 @@ use ptlrpc::{Bulk, Call, Direction};
 
 use super::{Bench, Client, LITTLE, ROOT};
 
+/// Portals of requests to metadata targets.
+const METADATA: [Portal; 3] = [Portal::MDS_REQUEST, Portal::MDS_IO, Portal::MDS_READPAGE];
+
 /// A request with its answer, as recorded.
-struct Pair {
-    frame: u32,
+pub(super) struct Pair {
+    pub(super) frame: u32,
     client: Nid,
-    portal: u32,
-    request: Vec<u8>,
-    reply: Vec<u8>,
-    bulk: Vec<u8>,
+    pub(super) portal: u32,
+    pub(super) request: Vec<u8>,
+    pub(super) reply: Vec<u8>,
+    pub(super) bulk: Vec<u8>,
 }
 
-fn recorded(name: &str) -> Vec<Pair> {
+/// Requests to these portals, in the order of their answers.
+pub(super) fn recorded(name: &str, portals: &[Portal]) -> Vec<Pair> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lustre-mount");
-    let portals = [Portal::MDS_REQUEST.0, Portal::MDS_IO.0, Portal::MDS_READPAGE.0];
     let mut asked: BTreeMap<u64, Pair> = BTreeMap::new();
     let mut pairs = Vec::new();
     let mut bulks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
@@ -42,11 +45,11 @@ fn recorded(name: &str) -> Vec<Pair> {
         let Some(head) = Msg::parse(&found.payload).ok().and_then(|msg| msg.body().ok()) else {
             continue;
         };
-        if head.kind == MsgKind::REQUEST && portals.contains(&portal) {
+        if head.kind == MsgKind::REQUEST && portals.contains(&Portal(portal)) {
             let (frame, client, request) = (found.frame, found.hdr.src, found.payload.clone());
             let (reply, bulk) = (Vec::new(), Vec::new());
             asked.insert(bits, Pair { frame, client, portal, request, reply, bulk });
-        } else if offset != 0
+        } else if (offset != 0 || head.opcode.is_connect())
             && let Some(mut pair) = asked.remove(&bits)
         {
             pair.reply = found.payload.clone();
@@ -80,16 +83,16 @@ fn renamed(buffer: &[u8]) -> Vec<u8> {
 
 /// What is compared of an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
-    result: i64,
-    found: u64,
+pub(super) struct Seen {
+    pub(super) result: i64,
+    pub(super) found: u64,
     /// FID, type and permissions, links, owners, device, times; the size of a link.
-    attributes: Option<MdtBody>,
+    pub(super) attributes: Option<MdtBody>,
     text: Vec<u8>,
     names: BTreeSet<Vec<u8>>,
 }
 
-fn seen(opcode: Opcode, intent: bool, reply: &Msg<'_>, bulk: &[u8]) -> Seen {
+pub(super) fn seen(opcode: Opcode, intent: bool, reply: &Msg<'_>, bulk: &[u8]) -> Seen {
     let mut seen = Seen { result: reply.body().unwrap().status.into(), ..Seen::default() };
     let mut at = 1;
     if intent {
@@ -148,7 +151,7 @@ fn play(name: &str, dir: (&str, Fid)) -> (BTreeMap<String, (usize, usize)>, Vec<
     let mut clients: BTreeMap<Nid, Client> = BTreeMap::new();
     let mut handles: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut table, mut odd) = (BTreeMap::new(), Vec::new());
-    for Pair { frame, client, portal, request, reply, bulk } in recorded(name) {
+    for Pair { frame, client, portal, request, reply, bulk } in recorded(name, &METADATA) {
         let (asked, said) = (Msg::parse(&request).unwrap(), Msg::parse(&reply).unwrap());
         let opcode = asked.body().unwrap().opcode;
         let intent = opcode == Opcode::LDLM_ENQUEUE;

@@ -6,6 +6,7 @@
 
 mod captures;
 mod files;
+mod mounts;
 mod names;
 mod recovery;
 mod storm;
@@ -166,6 +167,7 @@ impl Bench {
             (Portal::FLD, Portal::MDC_REPLY, Portal::MDS_BULK),
             (Portal::SEQ_METADATA, Portal::MDC_REPLY, Portal::MDS_BULK),
             (Portal::MGS_REQUEST, Portal::MGC_REPLY, Portal::MGS_BULK),
+            (Portal::LDLM_CANCEL, Portal::LDLM_CANCEL_REPLY, Portal::MDS_BULK),
         ];
         let (site, count, commit) = (self.site(), self.osts, self.commit);
         self.party(self.server, |party, below| {

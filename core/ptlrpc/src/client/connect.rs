@@ -156,7 +156,7 @@ impl Client {
         let Some(im) = self.imports.get_mut(import) else { return };
         if next(im.state, Change::Connect).is_none()
             || im.connecting.is_some()
-            || im.closing
+            || im.closing && im.handle == 0
             || im.deactivated
         {
             return;
@@ -394,6 +394,9 @@ impl Client {
         let now = Self::now(cx);
         self.stats.connects_failed += 1;
         let Some(im) = self.imports.get_mut(import) else { return };
+        if im.state == ImportState::Closed {
+            return;
+        }
         im.refusal = error.map(Box::new);
         let attempt = im.connections.get(im.current).and_then(|c| c.last_attempt).unwrap_or(now);
         let errno = error.map_or(Errno::EIO, CallError::errno);
@@ -412,7 +415,7 @@ impl Client {
                 im.force_verify = at <= now;
                 self.change(cx, import, Change::ConnectFailed);
                 self.fail_unrepeatable(cx, import);
-                if closing {
+                if closing && initial {
                     return self.close(cx, import);
                 }
                 cx.common.timers.set(Timer::Import(import), at);

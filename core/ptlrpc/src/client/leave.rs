@@ -1,6 +1,12 @@
 //! Disconnects: at the end of an import (P-104), and when it is not used (P-103).
+//!
+//! A server without a disconnect waits for the client each time that it recovers, and lets no new
+//! client in meanwhile (P-146). An end over a lost connection therefore connects again to disconnect, as
+//! long as its bound allows.
 
-use lnet_types::Instant;
+use core::time::Duration;
+
+use lnet_types::{Errno, Instant};
 
 use super::import::Leaving;
 use super::request::{Phase, Purpose};
@@ -13,39 +19,58 @@ use crate::timers::Timer;
 use crate::tunables::SWITCH;
 
 impl Client {
-    /// No more calls: those under way end, and the server gets a disconnect.
-    pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+    /// No more calls: those under way end, and the server gets a disconnect. `within` bounds the time
+    /// for it; the estimate of the service if not given.
+    pub(crate) fn disconnect(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        import: ImportId,
+        within: Option<Duration>,
+    ) {
         let Some(im) = self.imports.get_mut(import) else { return };
         if im.closing {
             return;
         }
         im.closing = true;
         let portal = im.config.kind.portals().0.0;
-        let recovers = im.state.is_replay()
-            || matches!(im.state, ImportState::Recover | ImportState::Evicted)
-            || (im.state == ImportState::Connecting && im.handle != 0);
-        let longest = im.server_time(portal, &cx.common.tunables);
+        let (state, persists) = (im.state, within.is_some());
+        let within = within.unwrap_or_else(|| im.server_time(portal, &cx.common.tunables));
+        // The answer to the first connect may be on its way: there is an export to be ended then.
+        let first = state == ImportState::Connecting && im.handle == 0 && im.conn_cnt == 1;
+        // A server that has refused this client for good has nothing of it.
+        let known = im.handle != 0 && !im.deactivated;
         for id in self.calls_of(import) {
             let own = self.calls.get(id).is_none_or(|r| r.purpose == Purpose::Call);
             if own {
                 self.release(cx, id, Next::End(Err(CallError::Closed)));
             }
         }
-        if recovers {
-            // The server has something of ours: it is to know that it is over.
-            cx.common.timers.set(Timer::Close(import), cx.below.now() + longest);
+        if !known && !first {
+            return self.close(cx, import);
+        }
+        let full = state == ImportState::Full;
+        // P-104: over a connection in use it is sent once, unless the program wants more.
+        if !full || persists {
+            let within = if first { within.min(SWITCH) } else { within };
+            cx.common.timers.set(Timer::Close(import), cx.below.now() + within);
+        }
+        match state {
+            ImportState::Full => self.leave(cx, import, Leaving::Close),
+            ImportState::Disconnected => self.connect(cx, import),
             // Its locks are not waited for.
-            self.recover(cx, import);
-        } else {
-            self.leave(cx, import, Leaving::Close);
+            _ => self.recover(cx, import),
         }
     }
 
-    /// The end of an import was waited for long enough.
+    /// The end of an import has taken as long as it may.
     pub(crate) fn close_due(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        let leaving = self.imports.get(import).is_some_and(|im| im.leaving.is_some());
-        if !leaving {
-            self.close(cx, import);
+        let Some(im) = self.imports.get(import) else { return };
+        match im.leaving {
+            // The disconnect under way has a bound of its own.
+            Some(_) => {}
+            // What the server has lost is not repeated, but it need not wait for this client.
+            None if im.state.is_replay() => self.leave(cx, import, Leaving::Close),
+            None => self.close(cx, import),
         }
     }
 
@@ -64,21 +89,41 @@ impl Client {
         cx.common.timers.stop(Timer::Import(import));
         let Some(im) = self.imports.get_mut(import) else { return };
         im.leaving = Some(why);
+        if let Some(id) = im.recovering.take() {
+            self.release(cx, id, Next::End(Err(CallError::Closed)));
+        }
         match self.own_request(cx, import, Purpose::Disconnect, opcode, |builder| builder) {
             Ok(id) => {
                 // P-104: its own wait is 5 s, whatever the server is given.
                 cx.common.timers.set(Timer::Limit(id), cx.below.now() + SWITCH);
                 self.progress(cx, id);
             }
-            Err(_) => self.left(cx, import),
+            Err(e) => self.left(cx, import, Err(e)),
         }
     }
 
-    /// A disconnect has ended. Whether it was answered makes no difference.
-    pub(super) fn left(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+    /// A disconnect has ended. One that the server has not carried out goes over another connection, as
+    /// long as the end of the import may take.
+    pub(super) fn left(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        import: ImportId,
+        result: Result<(), CallError>,
+    ) {
         let Some(im) = self.imports.get_mut(import) else { return };
+        let leaving = im.leaving.take();
+        // P-104 takes any answer. A server that has started anew knows the client, and not its handle.
+        let known = match result {
+            Ok(()) => true,
+            Err(CallError::Refused(errno)) => !matches!(errno, Errno::ENOTCONN | Errno::ENODEV),
+            Err(_) => false,
+        };
+        if !known && im.closing && cx.common.timers.at(Timer::Close(import)).is_some() {
+            self.change(cx, import, Change::ConnectFailed);
+            return self.connect(cx, import);
+        }
         im.handle = 0;
-        match im.leaving.take() {
+        match leaving {
             Some(Leaving::Idle) if !im.closing => {
                 im.no_cached_data = true;
                 self.stats.idle += 1;
@@ -122,7 +167,9 @@ impl Client {
         self.change(cx, import, Change::Close);
         cx.common.timers.stop(Timer::Import(import));
         cx.common.timers.stop(Timer::Close(import));
-        for id in self.calls_of(import) {
+        // A connect is not among its calls.
+        let connecting = self.imports.get(import).and_then(|im| im.connecting);
+        for id in self.calls_of(import).into_iter().chain(connecting) {
             self.release(cx, id, Next::End(Err(CallError::Closed)));
         }
         if self.imports.remove(import).is_some() {

@@ -429,8 +429,10 @@ impl Client {
         match r.purpose {
             Purpose::Call => cx.common.events.push_back(Event::Ended { call: id, result }),
             Purpose::Connect => self.connected(cx, r.import, &r, result),
-            Purpose::Disconnect => self.left(cx, r.import),
+            Purpose::Disconnect => self.left(cx, r.import, result.map(|_| ())),
             Purpose::Ping | Purpose::Probe => {}
+            // A disconnect has overtaken it.
+            Purpose::Replay | Purpose::FinalPing if !self.recovers_by(r.import, id) => {}
             Purpose::Replay => self.replayed(cx, r.import, &r, result),
             Purpose::LockReplay => {
                 let good = matches!(result, Ok(_) | Err(CallError::Cancelled));
@@ -441,6 +443,11 @@ impl Client {
         }
         self.invalidated(cx, r.import);
         self.pump(cx, r.import);
+    }
+
+    /// Whether the recovery of an import waits for this request.
+    fn recovers_by(&self, import: ImportId, id: CallId) -> bool {
+        self.imports.get(import).is_some_and(|im| im.recovering == Some(id))
     }
 
     /// Changes the state of an import, and reports the new one. `false` if the change is not for its

@@ -32,6 +32,10 @@ impl Client {
                     }
                     self.change(cx, import, Change::Replayed);
                 }
+                // Nothing is left to be repeated: the server handles a disconnect at once (P-150).
+                ImportState::ReplayLocks | ImportState::ReplayWait if im.closing => {
+                    return self.leave(cx, import, Leaving::Close);
+                }
                 ImportState::ReplayLocks => {
                     if self.locks_open(cx, import) {
                         return;

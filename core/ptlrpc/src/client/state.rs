@@ -137,7 +137,8 @@ pub(crate) const fn next(state: ImportState, change: Change) -> Option<ImportSta
             Change::Connect,
         ) => S::Connecting,
         (S::Full, Change::Lost) => S::Disconnected,
-        (S::Full, Change::Leave) => S::Connecting,
+        // P-57 has it for a connection in use. A server that recovers takes it too (P-150).
+        (S::Full | S::Replay | S::ReplayLocks | S::ReplayWait, Change::Leave) => S::Connecting,
         (S::Connecting, Change::ConnectFailed) => S::Disconnected,
         (S::Connecting, Change::Incompatible) => S::Closed,
         (S::Connecting, Change::Fresh | Change::DroppedEmpty) => S::Full,
@@ -185,7 +186,7 @@ mod tests {
         (Change::RecoveryEnded,                   "     .   .       .          .      .     .    8       .    .       .    ."),
         (Change::Resent,                          "     .   .       .          .      .     .    .       9    .       .    ."),
         (Change::Invalidated,                     "     .   .       .          .      .     .    .       .    .       8    ."),
-        (Change::Leave,                           "     .   .       .          .      .     .    .       .    4       .    ."),
+        (Change::Leave,                           "     .   .       .          .      4     4    4       .    4       .    ."),
         (Change::LeftIdle,                        "     .   .       .         11      .     .    .       .    .       .    ."),
         (Change::Wake,                            "     .   .       .          .      .     .    .       .    .       .    2"),
         (Change::Close,                           "     .   1       1          1      1     1    1       1    1       1    1"),

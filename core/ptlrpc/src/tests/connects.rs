@@ -53,7 +53,7 @@ fn again(first: Said, cached: bool, second: Said) -> (Bench, Vec<S>) {
 }
 
 #[test]
-fn p65_1_the_answer_to_a_connect_of_a_closed_import_is_ignored() {
+fn p65_1_an_import_that_ends_before_its_connect_is_answered_ends_its_export() {
     let mut bench = serving(Tunables::default(), |_| Vec::new());
     let import = bench.import;
     bench.rpc(bench.client, |rpc| {
@@ -61,7 +61,9 @@ fn p65_1_the_answer_to_a_connect_of_a_closed_import_is_ignored() {
         rpc.disconnect(import);
     });
     bench.secs(20);
-    assert_eq!(bench.states(), [S::Connecting, S::Closed]);
+    assert_eq!(bench.states()[..3], [S::Connecting, S::Full, S::Connecting]);
+    assert_eq!(bench.states().last(), Some(&S::Closed));
+    assert!(!bench.asked_for(lustre_wire::Opcode::OST_DISCONNECT).is_empty());
     assert_eq!(bench.client_descriptors(), 0);
 }
 

@@ -9,6 +9,7 @@ mod checks;
 mod connects;
 mod difficult;
 mod early;
+mod ends;
 mod evictor;
 mod exports;
 mod hostile;

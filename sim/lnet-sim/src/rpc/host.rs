@@ -217,9 +217,9 @@ impl RpcHost {
     }
 
     /// A target drops the clients of a node in this life of theirs.
-    pub(crate) fn evict(&mut self, below: &mut Below<'_>, target: &str, client: &str) {
+    pub(crate) fn evict(&mut self, below: &mut Below<'_>, target: &str, is: impl Fn(&str) -> bool) {
         let views = self.ptlrpc.export_views();
-        let meant = views.iter().filter(|e| e.target == target && e.client == client);
+        let meant = views.iter().filter(|e| e.target == target && is(&e.client));
         let exports: Vec<ExportId> = meant.map(|e| e.id).collect();
         for export in exports {
             self.ptlrpc.rpc(below).evict(export);

@@ -10,6 +10,7 @@ use ptlrpc::ServerStats;
 
 use super::calling::uuid;
 use super::disk::{Disk, Trouble};
+use super::file::is_visit_of;
 use super::host::{Begin, RpcHost};
 use super::seen::RpcSeen;
 use crate::directory::HostId;
@@ -254,7 +255,9 @@ impl<F: Fabric> Sim<F> {
             let Some(host) = self.stage.targets.get(target).map(|place| place.host) else {
                 continue;
             };
-            self.with_rpc(host, |rpc, below| rpc.evict(below, &spec.name, &client));
+            // The visits of its programs are clients too.
+            let is = |name: &str| name == client || is_visit_of(name, node);
+            self.with_rpc(host, |rpc, below| rpc.evict(below, &spec.name, is));
             self.touch(host);
         }
     }

@@ -20,7 +20,7 @@ pub(super) fn text(seed: u64) -> String {
     let obd_timeout = obd_timeout(&mut rng);
     let mut scene = Scene::begin(("files", seed), (rage, AFTER), obd_timeout, "", &mut rng);
     let objects = world(&mut scene, &mut rng);
-    loads(&mut scene, &mut rng);
+    loads(&mut scene, seed, &mut rng);
     if rng.one_in(5) {
         // Nothing is ever wrong.
         return scene.text;
@@ -71,8 +71,10 @@ fn world(scene: &mut Scene, rng: &mut Prng) -> Vec<String> {
     objects
 }
 
-fn loads(scene: &mut Scene, rng: &mut Prng) {
+fn loads(scene: &mut Scene, seed: u64, rng: &mut Prng) {
     let (settled, duration) = (scene.settled, scene.duration);
+    // Drawn apart, so that the other rounds are what they are.
+    let caches = &mut Prng::new(seed ^ 0xF11E_CAC4);
     let from = list(&scene.clients);
     // While faults rage, and in peace.
     for (start, until, check) in
@@ -82,13 +84,14 @@ fn loads(scene: &mut Scene, rng: &mut Prng) {
         let size = ["100B", "70KiB", "300KiB"][rng.below(3) as usize];
         let stripes = 1 + rng.below(4);
         let shared = rng.one_in(3);
+        let cached = !shared && caches.one_in(3);
         let (window, think) = match start {
             0 => (1 + rng.below(2), ["50ms", "300ms", "2s"][rng.below(3) as usize]),
             _ => (1, "1s"),
         };
         scene.line(&format!(
             "\n[[workload]]\nkind = \"files\"\nfrom = {from}\nto = \"lfs-MDT0000_UUID\"\n\
-             names = {names}\nsize = \"{size}\"\nstripes = {stripes}\nshared = {shared}\nwindow = {window}\n\
+             names = {names}\nsize = \"{size}\"\nstripes = {stripes}\nshared = {shared}\ncached = {cached}\nwindow = {window}\n\
              think = \"{think}\"\nstart = \"{start}s\"\nuntil = \"{until}s\"\ncheck = \"{check}s\""
         ));
     }

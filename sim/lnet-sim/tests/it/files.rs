@@ -9,6 +9,11 @@ use crate::rounds;
 
 /// A file system on two servers, so many clients, and what befalls them.
 fn scenario(clients: u32, load: &str, faults: &str) -> Arc<Scenario> {
+    checked_at(900, clients, load, faults)
+}
+
+/// The same, whose directories are read again after so many seconds.
+fn checked_at(check: u32, clients: u32, load: &str, faults: &str) -> Arc<Scenario> {
     let mut text = String::from(
         "name = \"files\"\nduration = \"1000s\"\n[rpc]\nobd_timeout = \"10s\"\nping_interval = \"2s\"\n\
          [[net]]\nname = \"tcp\"\n",
@@ -31,7 +36,7 @@ fn scenario(clients: u32, load: &str, faults: &str) -> Arc<Scenario> {
     let from = format!("{names:?}");
     text.push_str(&format!(
         "[[client]]\non = {from}\n[[workload]]\nkind = \"files\"\nfrom = {from}\n\
-         to = \"lfs-MDT0000_UUID\"\nuntil = \"300s\"\ncheck = \"900s\"\n{load}\n{faults}\n"
+         to = \"lfs-MDT0000_UUID\"\nuntil = \"300s\"\ncheck = \"{check}s\"\n{load}\n{faults}\n"
     ));
     Arc::new(parse("files.toml", &text).unwrap_or_else(|e| panic!("{e}\n{text}")))
 }
@@ -139,4 +144,55 @@ fn programs_that_change_the_names_of_one_directory_have_an_order() {
         panic!("{}\n{violation}\n{}", played.lines.join("\n"), played.summary);
     }
     assert!(played.summary.completed > 3000, "{}", played.summary);
+}
+
+/// Programs that cache the data of their files, and visitors that look at it.
+const CACHED: &str = "names = 3\nsize = \"200KiB\"\nstripes = 3\nwindow = 1\nthink = \"200ms\"\n\
+                      cached = true";
+
+fn holds_cached(faults: &str) -> Played {
+    let played = play(scenario(2, CACHED, faults), None, Detail::Moments);
+    if let Some(violation) = &played.violation {
+        panic!("{}\n{violation}\n{}", played.lines.join("\n"), played.summary);
+    }
+    assert!(played.summary.completed > 300, "{}", played.summary);
+    played
+}
+
+#[test]
+fn cached_data_is_what_visitors_find() {
+    let played = holds_cached("");
+    assert_eq!(played.summary.errors, 0, "{}", played.summary);
+}
+
+#[test]
+fn cached_data_survives_servers_and_its_loss_is_reported() {
+    let server = "[[fault]]\nkind = \"kill\"\nat = \"60s\"\nuntil = \"70s\"\non = \"s1\"";
+    assert_eq!(holds_cached(server).summary.errors, 0);
+    // Upon cached data now and then.
+    let evictions: Vec<String> = (20..280)
+        .step_by(7)
+        .map(|at| {
+            let target = at % 3;
+            format!(
+                "[[fault]]\nkind = \"evict\"\nat = \"{at}s\"\non = \"c0\"\n\
+                 target = \"lfs-OST{target:04x}_UUID\"\n"
+            )
+        })
+        .collect();
+    let played = holds_cached(&evictions.concat());
+    assert!(played.summary.errors > 0, "{}", played.summary);
+}
+
+#[test]
+fn restarted_server_does_not_wait_for_a_visitor_whose_disconnect_was_lost() {
+    // The visit ends at 300 s.
+    let faults = "[[fault]]\nkind = \"rpc_lose\"\nat = \"299s\"\nuntil = \"304s\"\non = \"c0\"\n\
+                  opcode = \"disconnect\"\npart = \"request\"\n\
+                  [[fault]]\nkind = \"kill\"\nat = \"312s\"\nuntil = \"314s\"\non = \"s1\"";
+    let played = play(checked_at(315, 1, LOAD, faults), None, Detail::Moments);
+    assert_eq!(played.violation, None);
+    let read = played.lines.iter().find(|line| line.contains("are read again")).unwrap();
+    let at: f64 = read.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(at < 320.0, "a target waits for 30 s for a client that it knows: {read}");
 }

@@ -5,12 +5,14 @@
 //!   target.rs   the file system of a scenario
 //!   program.rs  programs that visit it: an operation (op.rs), its end, a rest ──► seen.rs ──► model.rs
 //!     visits.rs   the calls of visits (wire.rs) over the request layer               tree.rs ◄──╯
-//!     work.rs     an operation by the means of `lustre_client::visitor`      shared.rs ◄──╯
+//!     cached.rs   the data of files behind a cache of `lustre_client::osc`   shared.rs ◄──╯
+//!     work.rs     an operation by the means of `lustre_client::visitor`
 //! ```
 //!
 //! What a visitor decides is the same code that `lustre_rt::Mount` runs; `visits.rs` is what that crate's
 //! host does on a real node.
 
+mod cached;
 mod model;
 mod op;
 mod program;
@@ -24,6 +26,6 @@ mod work;
 
 pub use model::FileModel;
 pub use op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath, FileShown};
-pub(super) use program::Filing;
+pub(super) use program::{Filing, is_visit_of};
 pub use seen::{Dump, FileFailure, FileSeen, Found};
 pub(super) use target::{made, services};

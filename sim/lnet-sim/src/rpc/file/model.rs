@@ -7,12 +7,14 @@
 //!   says, and all directories can be read.
 //! - In a directory that several programs change, operations on names have an order that gives each of them
 //!   its result (`shared.rs`).
+//! - *Must*: what a client that caches data was evicted with is there, or its next fsync or close of the file
+//!   fails. Until then it may read what it has lost.
 //!
 //! What a client that died, left or was evicted has not synced may be lost: of names the last first, of the
 //! data of a file what each of its objects has got since. An operation whose outcome its program has not
 //! learned may have happened, or a part of its bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_scenario::{FaultKind, LoadKind, Scenario};
 use lnet_types::{Errno, Instant};
@@ -20,11 +22,12 @@ use lnet_types::{Errno, Instant};
 use super::super::model::settled_at;
 use super::super::seen::RpcSeen;
 use super::FileSeen;
+use super::cached::CACHING;
 use super::op::{FileAnswer, FileOp};
-use super::program::{ALL, prefix_of};
+use super::program::{ALL, CACHED, prefix_of};
 use super::seen::{Dump, FileFailure};
 use super::shared::Shared;
-use super::tree::{Tree, Versions, difference};
+use super::tree::{Id, Tree, Versions, difference};
 use crate::directory::HostId;
 use crate::observe::{Observer, Seen, View};
 
@@ -37,6 +40,8 @@ struct Kept {
     states: Vec<Tree>,
     /// What the data of each file have been since it was synced.
     versions: Versions,
+    /// Files that were cut off since they were synced: their objects may have been so or not.
+    cut: BTreeSet<Id>,
     /// The operation under way, and when it was begun.
     doing: Option<(FileOp, Instant)>,
     /// What the tree is if the last operation, of unknown outcome, has happened.
@@ -170,8 +175,9 @@ impl FileModel {
         let kept = self.trees.entry(tree.to_owned()).or_insert_with(|| Kept {
             host,
             client: client.to_owned(),
-            states: vec![Tree::default()],
+            states: vec![Tree::of(tree.ends_with(CACHED))],
             versions: Versions::new(),
+            cut: BTreeSet::new(),
             doing: None,
             doubt: None,
             gone: false,
@@ -181,6 +187,7 @@ impl FileModel {
     }
 
     fn kept(&mut self, client: &str) -> Option<&mut Kept> {
+        let client = client.strip_suffix(CACHING).unwrap_or(client);
         self.trees.get_mut(self.visits.get(client)?)
     }
 
@@ -226,15 +233,23 @@ impl FileModel {
         let expected = tree.apply(&op);
         let result = match result {
             Err(e) if !e.said => {
-                if settled.is_some_and(|at| begun >= at) {
+                // What was cached may have been lost before.
+                let hears = tree.cached && kept.gone && e.errno == Errno::EIO;
+                if settled.is_some_and(|at| begun >= at) && !hears {
                     return Err(format!("{client}: {op:?} failed in peace: {e}"));
                 }
+                kept.gone |= tree.cached;
                 kept.doubt(&op);
                 return Ok(());
             }
             Err(e) => Err(e.errno),
             Ok(answer) => Ok(answer.clone()),
         };
+        // One that has lost what it had cached has not heard of it yet.
+        let of_data = matches!(op, FileOp::Read(_) | FileOp::ReadOpen(_) | FileOp::Stat(_));
+        if kept.gone && tree.cached && of_data && expected.is_ok() == result.is_ok() {
+            return Ok(());
+        }
         if let (Ok(FileAnswer::Bytes(want)), Ok(FileAnswer::Bytes(have))) = (&expected, &result)
             && want != have
         {
@@ -249,7 +264,12 @@ impl FileModel {
                 kept.versions.entry(id).or_default().push(data);
             }
             let synced = tree.synced(&op);
+            let back = kept.last().written_back(&op).or_else(|| tree.written_back(&op));
+            kept.cut.extend(tree.cut(&op));
             if let Some(id) = synced {
+                kept.cut.remove(&id);
+            }
+            for id in synced.into_iter().chain(back.filter(|id| !kept.cut.contains(id))) {
                 let all = kept.versions.entry(id).or_default();
                 all.drain(..all.len().saturating_sub(1));
             }

@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lnet::upper::Below;
-use lnet_scenario::{FileLoad, LoadKind, NodeId, Pace, RpcLoad, Scenario, TargetKind};
+use lnet_scenario::{FileLoad, LoadKind, NodeId, Pace, RpcLoad, Scenario, TargetKind, TargetSpec};
 use lnet_types::{Instant, Nid, Prng};
 use lustre_client::visitor::{Access, Identity, VisitConfig, Visitor};
 use ptlrpc::{Event, Ptlrpc};
 
 use super::super::seen::RpcSeen;
+use super::cached::Cache;
 use super::op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath};
 use super::seen::{Dump, FileFailure, FileSeen};
 use super::visits::{VisitNo, Visits};
@@ -114,13 +115,16 @@ async fn visit(
     wire: Channel,
     config: VisitConfig,
     (base, stripes): (Vec<u8>, u32),
+    cached: Option<Vec<(u32, String, Vec<Nid>)>>,
     broken: Broken,
 ) {
+    let client = config.client.clone();
     let visitor = match Visitor::begin(wire.clone(), config).await {
         Ok(visitor) => broken.breaks(visitor),
         Err(e) => return wire.result(Report::Stayed(failure(&e))),
     };
-    let mut desk = Desk { visitor: &visitor, base, stripes, open: BTreeMap::new() };
+    let cache = cached.map(|targets| Cache::new(wire.clone(), &client, targets));
+    let mut desk = Desk { visitor: &visitor, base, stripes, open: BTreeMap::new(), cache };
     loop {
         match wire.task().await {
             Task::Do(op) => {
@@ -382,10 +386,10 @@ impl Filing {
         let (node, life, number, nth) = (self.node.0, self.life, program.number, program.visits);
         let name = format!("{node}-{life}-{number}-{nth}");
         let prefix = prefix_of(program.load);
-        let tree = if files.shared {
-            format!("f{}{ALL}", program.load)
-        } else {
-            format!("{prefix}{name}")
+        let tree = match (files.shared, files.cached) {
+            (true, _) => format!("f{}{ALL}", program.load),
+            (false, true) => format!("{prefix}{name}{CACHED}"),
+            (false, false) => format!("{prefix}{name}"),
         };
         let client = format!("v{}-{name}", program.load);
         let scenario = &self.scenario;
@@ -404,7 +408,18 @@ impl Filing {
         };
         let wire = Channel::new();
         let place = (tree.clone().into_bytes(), files.stripes);
-        let future = visit(wire.clone(), config, place, self.broken);
+        // A check looks as another client, which has no cache.
+        let caches = files.cached && !program.checks;
+        let cached = caches.then(|| {
+            let osts = scenario.rpc.targets.iter().filter(|t| t.kind == TargetKind::Ost);
+            let of = |target: &TargetSpec| {
+                let index = index_of(&target.name)?;
+                let nodes = [Some(target.on), target.failover].into_iter().flatten();
+                Some((index, target.name.clone(), nodes.filter_map(nid).collect()))
+            };
+            osts.filter_map(of).collect()
+        });
+        let future = visit(wire.clone(), config, place, cached, self.broken);
         if let Some(limit) = load.timeout {
             self.visits.limit(self.numbers, limit);
         }
@@ -437,8 +452,23 @@ impl Filing {
     }
 }
 
+/// Whether a client is a visit of a program of this node.
+pub(in crate::rpc) fn is_visit_of(client: &str, node: NodeId) -> bool {
+    let mut parts = client.strip_prefix('v').unwrap_or_default().split('-').skip(1);
+    parts.next().is_some_and(|part| part == node.0.to_string())
+}
+
 /// What the name of a directory of all programs of a load ends with.
 pub(super) const ALL: &str = "-all";
+
+/// What the name of a directory ends with whose program caches the data of its files.
+pub(super) const CACHED: &str = "-cached";
+
+/// The index of an object target, by its name.
+fn index_of(name: &str) -> Option<u32> {
+    let (_, rest) = name.strip_suffix("_UUID")?.rsplit_once("-OST")?;
+    u32::from_str_radix(rest, 16).ok()
+}
 
 /// What the directories of a load begin with.
 pub(super) fn prefix_of(load: usize) -> String {
@@ -478,7 +508,8 @@ fn data(rng: &mut Prng, files: FileLoad) -> FileBytes {
         1 => 1 + rng.below(8192),
         _ => 1 + rng.below(u64::from(files.size)),
     };
-    let at = if rng.one_in(4) { FileAt::End } else { FileAt::Offset(from) };
+    // Where a file ends of which cached data was lost is known when its program has heard of that.
+    let at = if rng.one_in(4) && !files.cached { FileAt::End } else { FileAt::Offset(from) };
     FileBytes { at, len: len.min(room.max(1)) as u32, fill: rng.next_u64() }
 }
 

@@ -50,6 +50,8 @@ pub(super) struct Tree {
     inodes: BTreeMap<Id, Arc<Inode>>,
     next: Id,
     open: BTreeMap<u8, Open>,
+    /// The program hears of what others write, as it has locks.
+    pub(super) cached: bool,
 }
 
 /// The bytes of a file, longer or shorter.
@@ -60,6 +62,11 @@ fn resized(data: &[u8], size: u64) -> Vec<u8> {
 }
 
 impl Tree {
+    /// Nothing yet, of a program with a cache or without one.
+    pub(super) fn of(cached: bool) -> Self {
+        Self { cached, ..Self::default() }
+    }
+
     /// Whether the directory of the program was made.
     pub(super) fn is_there(&self) -> bool {
         self.inodes.contains_key(&BASE)
@@ -377,7 +384,9 @@ impl Tree {
             }
             FileOp::ReadOpen(slot) => {
                 let Open { file, size } = *self.open.get(slot).ok_or(Errno::EBADF)?;
-                return Ok(FileAnswer::Bytes(resized(self.data(file)?, size)));
+                let data = self.data(file)?;
+                let bytes = if self.cached { data.to_vec() } else { resized(data, size) };
+                return Ok(FileAnswer::Bytes(bytes));
             }
             FileOp::Close(slot) => {
                 let Open { file, .. } = self.open.remove(slot).ok_or(Errno::EBADF)?;
@@ -420,6 +429,26 @@ impl Tree {
         match op {
             FileOp::Write { path, fsync: true, .. } => self.find(path, true).ok(),
             FileOp::WriteOpen(slot, _, true) => self.open.get(slot).map(|open| open.file),
+            _ => None,
+        }
+    }
+
+    /// The file whose data an operation of a program with a cache has brought to the targets.
+    pub(super) fn written_back(&self, op: &FileOp) -> Option<Id> {
+        match op {
+            _ if !self.cached => None,
+            FileOp::Write { path, .. } => self.find(path, true).ok(),
+            FileOp::Close(slot) => self.open.get(slot).map(|open| open.file),
+            _ => None,
+        }
+    }
+
+    /// The file that an operation has cut off, which is no matter of a cache.
+    pub(super) fn cut(&self, op: &FileOp) -> Option<Id> {
+        match op {
+            FileOp::Write { path, truncate: true, .. } | FileOp::Truncate(path, _) => {
+                self.find(path, true).ok()
+            }
             _ => None,
         }
     }

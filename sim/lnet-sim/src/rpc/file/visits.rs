@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ldlm::client::{CacheLimits, Config, LockClient};
 use lnet::upper::Below;
 use lnet_types::{Instant, IoVec, Span};
-use lustre_client::visitor::{End, Moved, Opens};
+use lustre_client::visitor::{End, LEAVE_MAX, Moved, Opens};
 use lustre_wire::ImportKind;
 use ptlrpc::{
     Bulk, Call, CallError, CallId, Direction, Event, ImportConfig, ImportId, ImportState, Ptlrpc,
@@ -16,6 +16,7 @@ use ptlrpc::{
 };
 
 use super::super::host::Buffers;
+use super::cached::{Caches, Parts};
 use super::wire::{Answer, Order};
 
 /// A visit of a node, by a number that no other has.
@@ -45,6 +46,7 @@ pub(super) struct Visits {
     opens: Opens,
     locks: LockClient,
     buffers: Buffers,
+    caches: Caches,
     /// What was answered since it was asked for.
     answers: Vec<(VisitNo, u64, Answer)>,
     /// A call that has no end after so long is given up.
@@ -62,6 +64,7 @@ impl Visits {
             opens: Opens::default(),
             locks: LockClient::new(Config { seed, tunables, cache: CacheLimits::default() }),
             buffers: Buffers::default(),
+            caches: Caches::default(),
             answers: Vec::new(),
             limits: BTreeMap::new(),
         }
@@ -93,7 +96,7 @@ impl Visits {
     pub(super) fn next(&self) -> Option<Instant> {
         let pause = self.pauses.first().map(|(at, ..)| *at);
         let locks = self.locks.poll_timeout().filter(|_| !self.imports.is_empty());
-        pause.into_iter().chain(locks).min()
+        pause.into_iter().chain(locks).chain(self.caches.poll_timeout()).min()
     }
 
     /// Does what is due.
@@ -105,6 +108,29 @@ impl Visits {
         }
         if self.locks.poll_timeout().is_some_and(|at| at <= now) {
             self.locks.handle_timeout(&mut ptlrpc.rpc(below));
+        }
+        let Self { caches, locks, buffers, .. } = self;
+        caches.handle_timeout(&mut Parts { locks, buffers, ptlrpc, below });
+        self.settle(ptlrpc, below);
+    }
+
+    /// Takes what locks and caches have to say to where it belongs.
+    fn settle(&mut self, ptlrpc: &mut Ptlrpc, below: &mut Below<'_>) {
+        let Self { caches, locks, buffers, answers, .. } = self;
+        loop {
+            // What is written back lets locks go.
+            let mut any = false;
+            while let Some((import, event)) = locks.poll_event() {
+                any = true;
+                caches.lock_event(import, event, &mut Parts { locks, buffers, ptlrpc, below });
+            }
+            any |= caches.drain(&mut Parts { locks, buffers, ptlrpc, below });
+            if !any {
+                break;
+            }
+        }
+        while let Some((visit, order, end)) = caches.take() {
+            answers.push((visit, order, Answer::Object(Box::new(end))));
         }
     }
 
@@ -119,9 +145,28 @@ impl Visits {
         let import = |link: u64| self.links.get(&(visit, link)).copied();
         let answer = match order {
             Order::Link(link, config) => {
-                let made = self.link(visit, *config, ptlrpc, below);
+                let made = self.link(visit, *config, false, ptlrpc, below);
                 self.links.insert((visit, link), made);
                 return;
+            }
+            Order::Cache(link, config) => {
+                let made = self.link(visit, *config, true, ptlrpc, below);
+                if let Ok(import) = made {
+                    self.caches.open(import);
+                }
+                self.links.insert((visit, link), made);
+                return;
+            }
+            Order::Object(link, id, ask) => {
+                match import(link).unwrap_or(Err(CallError::NoImport)) {
+                    Ok(import) => {
+                        let Self { caches, locks, buffers, .. } = self;
+                        let parts = &mut Parts { locks, buffers, ptlrpc, below };
+                        caches.begin((visit, number), import, (id, ask), parts);
+                        return self.settle(ptlrpc, below);
+                    }
+                    Err(e) => Answer::Object(Box::new(e.errno().into())),
+                }
             }
             Order::Connect(link) => {
                 if let Some(import) = import(link).and_then(Result::ok) {
@@ -151,7 +196,8 @@ impl Visits {
                 match import.filter(|import| ptlrpc.import_view(*import).is_some()) {
                     Some(import) => {
                         self.closing.insert(import, (visit, number));
-                        ptlrpc.rpc(below).disconnect(import);
+                        let within = self.limits.get(&visit).map(|limit| LEAVE_MAX.min(*limit));
+                        ptlrpc.rpc(below).disconnect_within(import, within.or(Some(LEAVE_MAX)));
                         return;
                     }
                     None => Answer::Over,
@@ -170,10 +216,11 @@ impl Visits {
         &mut self,
         visit: VisitNo,
         config: ImportConfig,
+        caches: bool,
         ptlrpc: &mut Ptlrpc,
         below: &mut Below<'_>,
     ) -> Result<ImportId, CallError> {
-        let takes_callbacks = config.kind == ImportKind::Mdc;
+        let takes_callbacks = config.kind == ImportKind::Mdc || caches;
         let import = ptlrpc.rpc(below).import(config)?;
         self.imports.insert(import, visit);
         if takes_callbacks {
@@ -262,8 +309,10 @@ impl Visits {
             return Some(event);
         }
         let event = self.locks.event(event, &mut ptlrpc.rpc(below));
-        // A visit has no lock that an event could be about.
-        while self.locks.poll_event().is_some() {}
+        let Self { caches, locks, buffers, .. } = self;
+        let parts = &mut Parts { locks, buffers, ptlrpc, below };
+        let event = event.and_then(|event| caches.event(event, parts));
+        self.settle(ptlrpc, below);
         match event? {
             Event::Ended { call, result } => match self.calls.remove(&call) {
                 Some(waiting) => {
@@ -280,6 +329,8 @@ impl Visits {
                 if state == ImportState::Closed {
                     self.opens.forget(import);
                     self.imports.remove(&import);
+                    self.caches.closed(import);
+                    self.settle(ptlrpc, below);
                     if let Some((visit, order)) = self.closing.remove(&import) {
                         self.answers.push((visit, order, Answer::Over));
                     }

@@ -12,12 +12,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lustre_client::visitor::{End, Moved, Wire};
 use lustre_wire::ConnectData;
+use lustre_wire::fid::ObjectId;
 use ptlrpc::{Call, CallError, CallId, ImportConfig};
+
+use super::cached::{ObjectAsk, ObjectEnd, ObjectWire};
 
 /// What a visit orders.
 pub(super) enum Order {
     /// A connection under this number.
     Link(u64, Box<ImportConfig>),
+    /// The same with a cache of objects.
+    Cache(u64, Box<ImportConfig>),
+    /// An operation on an object, behind the cache of a connection.
+    Object(u64, ObjectId, ObjectAsk),
     /// It connects now.
     Connect(u64),
     /// A call over a connection.
@@ -37,6 +44,7 @@ pub(super) enum Answer {
     End(Box<End>),
     Handle(Option<u64>),
     Terms(Box<ConnectData>),
+    Object(Box<ObjectEnd>),
     /// It is over.
     Over,
 }
@@ -101,6 +109,13 @@ impl<T: Send, R: Send> SimWire<T, R> {
         })
     }
 
+    /// A number for a new connection.
+    fn number(&self) -> u64 {
+        let mut desk = self.desk();
+        desk.count += 1;
+        desk.count
+    }
+
     /// A task has ended.
     pub(super) fn result(&self, result: R) {
         self.desk().results.push_back(result);
@@ -132,15 +147,26 @@ impl<T: Send, R: Send> SimWire<T, R> {
     }
 }
 
+impl<T: Send, R: Send> ObjectWire for SimWire<T, R> {
+    fn cache(&self, config: ImportConfig) -> u64 {
+        let link = self.number();
+        self.order(Order::Cache(link, Box::new(config)));
+        link
+    }
+
+    async fn object(&self, link: u64, id: ObjectId, ask: ObjectAsk) -> ObjectEnd {
+        match self.ask(Order::Object(link, id, ask)).await {
+            Answer::Object(end) => *end,
+            _ => lnet_types::Errno::ENOTCONN.into(),
+        }
+    }
+}
+
 impl<T: Send, R: Send> Wire for SimWire<T, R> {
     type Link = u64;
 
     fn link(&self, config: ImportConfig) -> Result<u64, CallError> {
-        let link = {
-            let mut desk = self.desk();
-            desk.count += 1;
-            desk.count
-        };
+        let link = self.number();
         self.order(Order::Link(link, Box::new(config)));
         Ok(link)
     }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use lnet_types::Errno;
 use lustre_client::visitor::{
-    Attributes, Changes, Create, FileKind, Node, OpenFile, OpenHow, VisitError, Visitor, Wire, Wish,
+    Attributes, Changes, Create, FileKind, Node, OpenFile, OpenHow, VisitError, Visitor, Wish,
 };
 use ptlrpc::CallError;
 
+use super::cached::{Cache, ObjectWire};
 use super::op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath, FileShown};
 use super::seen::{Dump, FileFailure, Found};
 
@@ -19,12 +20,14 @@ pub(super) const FILE_MODE: u32 = 0o644;
 pub(super) const DIR_MODE: u32 = 0o755;
 
 /// A program's side of a visit: where it works, and the files that it has open.
-pub(super) struct Desk<'a, W: Wire> {
+pub(super) struct Desk<'a, W: ObjectWire> {
     pub(super) visitor: &'a Visitor<W>,
     pub(super) base: Vec<u8>,
     /// Objects of a new file.
     pub(super) stripes: u32,
     pub(super) open: BTreeMap<u8, OpenFile>,
+    /// The data of files goes through it.
+    pub(super) cache: Option<Cache<W>>,
 }
 
 /// Why an operation has failed, as a program sees it.
@@ -54,7 +57,7 @@ const fn shown(kind: FileKind) -> FileShown {
     }
 }
 
-impl<W: Wire> Desk<'_, W> {
+impl<W: ObjectWire> Desk<'_, W> {
     fn path(&self, path: &FilePath) -> Vec<u8> {
         [self.base.clone(), path.bytes()].join(&b'/')
     }
@@ -88,7 +91,7 @@ impl<W: Wire> Desk<'_, W> {
     }
 
     async fn write(
-        visitor: &Visitor<W>,
+        (visitor, cache): (&Visitor<W>, Option<&Cache<W>>),
         file: &mut OpenFile,
         data: FileBytes,
         fsync: bool,
@@ -99,11 +102,27 @@ impl<W: Wire> Desk<'_, W> {
         };
         let end = offset.saturating_add(data.len.into());
         visitor.prepare(file, offset, end).await?;
-        visitor.write(file, offset, data.bytes(offset)).await?;
-        if fsync { visitor.fsync(file).await } else { Ok(()) }
+        match cache {
+            Some(cache) => cache.write(file, offset, &data.bytes(offset)).await?,
+            None => visitor.write(file, offset, data.bytes(offset)).await?,
+        }
+        if !fsync {
+            return Ok(());
+        }
+        if let Some(cache) = cache {
+            cache.fsync(file).await?;
+        }
+        visitor.fsync(file).await
     }
 
-    async fn read(visitor: &Visitor<W>, file: &OpenFile) -> Result<Vec<u8>, VisitError> {
+    async fn read(&self, file: &OpenFile) -> Result<Vec<u8>, VisitError> {
+        match &self.cache {
+            Some(cache) => cache.read(file).await,
+            None => Self::visit(self.visitor, file).await,
+        }
+    }
+
+    async fn visit(visitor: &Visitor<W>, file: &OpenFile) -> Result<Vec<u8>, VisitError> {
         let mut bytes = Vec::new();
         for part in visitor.read(file, 0, READ_MAX).await? {
             let end = bytes.len() + usize::try_from(part.len).unwrap_or(0);
@@ -119,9 +138,13 @@ impl<W: Wire> Desk<'_, W> {
         file: OpenFile,
         result: Result<T, VisitError>,
     ) -> Result<T, VisitError> {
+        let flushed = match &self.cache {
+            Some(cache) => cache.close(&file).await,
+            None => Ok(()),
+        };
         let closed = self.visitor.close(file).await;
         let value = result?;
-        closed.map(|()| value)
+        flushed.and(closed).map(|()| value)
     }
 
     async fn names(&self, dir: &Node) -> Result<Vec<Vec<u8>>, VisitError> {
@@ -165,12 +188,13 @@ impl<W: Wire> Desk<'_, W> {
                     true => self.make(path, how, false).await?,
                     false => visitor.open_for(&self.find(path, true).await?, how).await?,
                 };
-                let written = Self::write(visitor, &mut file, *data, *fsync).await;
+                let by = (visitor, self.cache.as_ref());
+                let written = Self::write(by, &mut file, *data, *fsync).await;
                 self.closed(file, written).await?;
             }
             FileOp::Read(path) => {
                 let file = visitor.open_file(&self.find(path, true).await?).await?;
-                let read = Self::read(visitor, &file).await;
+                let read = self.read(&file).await;
                 return self.closed(file, read).await.map(FileAnswer::Bytes);
             }
             FileOp::Truncate(path, size) => {
@@ -231,17 +255,24 @@ impl<W: Wire> Desk<'_, W> {
             }
             FileOp::WriteOpen(slot, data, fsync) => {
                 let file = self.open.get_mut(slot).ok_or_else(bad)?;
-                Self::write(visitor, file, *data, *fsync).await?;
+                Self::write((visitor, self.cache.as_ref()), file, *data, *fsync).await?;
             }
             FileOp::ReadOpen(slot) => {
                 let file = self.open.get(slot).ok_or_else(bad)?;
-                return Self::read(visitor, file).await.map(FileAnswer::Bytes);
+                return self.read(file).await.map(FileAnswer::Bytes);
             }
             FileOp::Close(slot) => {
                 let file = self.open.remove(slot).ok_or_else(bad)?;
-                visitor.close(file).await?;
+                self.closed(file, Ok(())).await?;
             }
-            FileOp::Sync => visitor.sync().await?,
+            FileOp::Sync => {
+                for file in self.open.values() {
+                    if let Some(cache) = &self.cache {
+                        cache.fsync(file).await?;
+                    }
+                }
+                visitor.sync().await?;
+            }
         }
         Ok(FileAnswer::Done)
     }
@@ -250,7 +281,10 @@ impl<W: Wire> Desk<'_, W> {
     pub(super) async fn close_all(&mut self) {
         while let Some((_, file)) = self.open.pop_first() {
             // The visit ends: what can't be closed goes with it.
-            let _ = self.visitor.close(file).await;
+            let _ = self.closed(file, Ok(())).await;
+        }
+        if let Some(cache) = self.cache.take() {
+            cache.end().await;
         }
     }
 
@@ -266,7 +300,7 @@ impl<W: Wire> Desk<'_, W> {
                 let bytes = match found.kind {
                     FileKind::File => {
                         let file = self.visitor.open_file(&node).await?;
-                        let read = Self::read(self.visitor, &file).await;
+                        let read = Self::visit(self.visitor, &file).await;
                         let bytes = self.closed(file, read).await?;
                         // What it shows of its size without being opened is the same.
                         if bytes.len() as u64 != found.size {
