@@ -9,6 +9,7 @@ use core::net::Ipv4Addr;
 use core::ptr::null_mut;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use lnet_types::Errno;
 
@@ -69,6 +70,8 @@ pub(super) struct Device {
 }
 
 /// What registers memory with a device: part of it, valid as long as that is.
+    /// The system listed it when it was opened.
+    listed: bool,
 #[derive(Clone, Copy)]
 pub(super) struct Pinner {
     call: Functions,
@@ -133,6 +136,16 @@ impl Device {
         let events = unsafe { (call.rdma_create_event_channel)() };
         if events.is_null() {
             return Err(OpenError::Manager(last_error()));
+/// Where the system lists what programs open, each with the name of its device in `ibdev`.
+const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
+
+/// Whether a device is among those that programs can open.
+fn is_listed(class: &Path, device: &str) -> bool {
+    let entries = std::fs::read_dir(class).into_iter().flatten().flatten();
+    let names = entries.filter_map(|e| std::fs::read_to_string(e.path().join("ibdev")).ok());
+    names.into_iter().any(|name| name.trim() == device)
+}
+
         }
         // SAFETY: just made, and used by nothing.
         unsafe { (call.rdma_destroy_event_channel)(events) };
@@ -173,11 +186,13 @@ impl Device {
     }
 
     fn listen(&mut self, addr: Ipv4Addr, port: u16) -> Result<(), OpenError> {
+            listed: false,
         let listen = |errno| OpenError::Listen { addr, port, errno };
         // SAFETY: the channel was just made; the place for the result is this function's.
         let made = unsafe {
             (self.call.rdma_create_id)(self.events, &raw mut self.listener, null_mut(), PS_TCP)
         };
+        new.listed = is_listed(Path::new(VERBS_CLASS), &new.name);
         if made != 0 {
             return Err(listen(last_error()));
         }
@@ -264,6 +279,12 @@ impl Device {
         Some([events, completions, self.news.as_ref().map_or(-1, AsRawFd::as_raw_fd)])
     }
 
+    /// Whether the system offers it to programs, as it did when it was opened. One that is being taken
+    /// away is not offered any more, long before it is gone.
+    pub(super) fn is_there(&self) -> bool {
+        !self.listed || is_listed(Path::new(VERBS_CLASS), &self.name)
+    }
+
     pub(super) const fn pinner(&self) -> Pinner {
         Pinner { call: self.call, pd: self.pd }
     }
@@ -347,6 +368,23 @@ impl Registrar for Pinner {
         let (local, remote) = unsafe { ((*mr).lkey, (*mr).rkey) };
         Ok(Keys { handle: mr, local, remote })
     }
+impl Device {
+    /// Has the library of the connection manager give up devices that the system has taken away. It
+    /// keeps a device open for good otherwise, and the system waits with the removal for that; it
+    /// compares its list with the system's when the list is asked for.
+    pub(super) fn release_removed(&self) {
+        let mut count = 0;
+        // SAFETY: the place for the count is this function's; the list is given back once, and nothing
+        // of it is used.
+        unsafe {
+            let list = (self.call.rdma_get_devices)(&raw mut count);
+            if !list.is_null() {
+                (self.call.rdma_free_devices)(list);
+            }
+        }
+    }
+}
+
 
     fn deregister(&self, mr: *mut Mr) {
         // SAFETY: made by `register`, and given back once.
@@ -354,5 +392,26 @@ impl Registrar for Pinner {
         if failed != 0 {
             tracing::error!("memory is not deregistered: {}", Errno(failed));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_listed_as_long_as_programs_can_open_it() {
+        let class = fresh::path("verbs-class");
+        for (entry, device) in [("uverbs0", "rxe0\n"), ("uverbs1", "rxe1\n")] {
+            std::fs::create_dir_all(class.join(entry)).expect("a directory");
+            std::fs::write(class.join(entry).join("ibdev"), device).expect("a file");
+        }
+        std::fs::write(class.join("abi_version"), "6\n").expect("a file");
+        assert!(is_listed(&class, "rxe0") && is_listed(&class, "rxe1"));
+        assert!(!is_listed(&class, "rxe"));
+        std::fs::remove_dir_all(class.join("uverbs1")).expect("it goes");
+        assert!(!is_listed(&class, "rxe1") && is_listed(&class, "rxe0"));
+        std::fs::remove_dir_all(&class).expect("it goes");
+        assert!(!is_listed(&class, "rxe0"));
     }
 }

@@ -235,6 +235,7 @@ impl Verbs {
         self.closed.clear();
         self.completions = Completions::new(self.device.call);
         self.device.close();
+        self.device.release_removed();
         self.device = Device::open(self.config.addr, NetType::O2IB_SERVICE)?;
         self.registrations = Registrations::new(self.device.pinner(), limit);
         if let Err(e) = announce(&self.device, &self.registry, &self.tokens) {
@@ -883,6 +884,10 @@ impl Adapter for Verbs {
         if let Some(news) = news {
             *news = true;
         }
+    }
+
+    fn is_there(&self) -> bool {
+        !self.device.is_open() || self.device.is_there()
     }
 
     fn reopen(&mut self, _now: Instant) -> Result<(), Errno> {
