@@ -24,9 +24,9 @@ use crate::value::QpSize;
 /// Bytes that go with the queue entry itself, where the device can do that: all messages without
 /// payload, and small ones with it.
 const INLINE: [u32; 3] = [256, 128, 0];
-/// Entries of the send queue for each chain: a write, its message, and as much again for chains with
-/// several fragments.
-const ENTRIES_PER_CHAIN: u32 = 4;
+/// Entries of the send queue for each chain: a write and its message. Longer chains go in parts. Each
+/// entry takes memory of the device, with its inline bytes, for as long as the connection lives.
+const ENTRIES_PER_CHAIN: u32 = 2;
 /// How often a request is repeated when it is not acknowledged, and when the peer has no receive
 /// buffer posted: the values of kernel nodes.
 const RETRIES: u8 = 5;
@@ -385,7 +385,7 @@ mod tests {
     fn a_send_queue_keeps_within_the_device() {
         let bounds = Bounds { queue: 40, places: 4, completions: 100, message: 1 << 30 };
         let size = |sends| QpSize { sends, receives: 18 };
-        assert_eq!(send_entries(size(8), bounds), 32);
+        assert_eq!(send_entries(size(8), bounds), 16);
         assert_eq!(send_entries(size(255), bounds), 40);
         assert_eq!(send_entries(size(0), bounds), 2);
     }
