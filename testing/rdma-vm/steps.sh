@@ -51,8 +51,8 @@ perftest() { # perftest TOOL OPTIONS: the row of figures
         on b 10 "cat /run/perftest; killall $1"
 }
 ours() { # ours TEST SIZE OPTIONS: JSON
-    on a 150 "ulnet perf client --net o2ib --inline --addr 10.0.2.1 --server 10.0.2.2 --test $1 \
---size $2 --json $3"
+    on a 150 "ulnet perf client --net o2ib --inline --peer-credits 8 --if rxe1 --server 10.0.2.2 \
+--test $1 --size $2 --json $3"
 }
 figure() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p" "$work/said" | head -n 1; }
 against() { # against NAME OURS THEIRS OURS/THEIRS-BAR UNIT
@@ -88,7 +88,7 @@ step_times() {
         awk '$1 == 8 && NF > 5 { print $5 }' "$work/said" >> "$work/send"
         perftest ib_write_bw "-s 1048576 -n 30 -t 8"
         awk '$1 == 1048576 && NF > 3 { print $4 }' "$work/said" >> "$work/write"
-        on b 10 "ulnet perf server --net o2ib --inline --addr 10.0.2.2 > /run/perf 2>&1 & sleep 4"
+        on b 10 "ulnet perf server --net o2ib --inline --peer-credits 8 --if rxe1 > /run/perf 2>&1 & sleep 4"
         ours latency 8 "--count 300 --seconds 30"
         figure p50 >> "$work/lat"
         ours put 1M "--window 8 --count 30 --seconds 60"
