@@ -93,6 +93,16 @@ pub(super) fn socket_address(addr: Ipv4Addr, port: u16) -> libc::sockaddr_in {
     }
 }
 
+/// The port of an IPv4 address as the connection manager gives it.
+pub(super) fn port_of(addr: &libc::sockaddr_storage) -> Option<u16> {
+    if addr.ss_family != libc::AF_INET as libc::sa_family_t {
+        return None;
+    }
+    // SAFETY: an address of this family is this structure, which is shorter and no more aligned.
+    let addr = unsafe { &*core::ptr::from_ref(addr).cast::<libc::sockaddr_in>() };
+    Some(u16::from_be(addr.sin_port))
+}
+
 /// Reads of this descriptor do not wait.
 pub(super) fn set_nonblocking(fd: c_int) -> Result<(), Errno> {
     // SAFETY: flags of a descriptor, without pointers.
@@ -413,5 +423,16 @@ mod tests {
         assert!(!is_listed(&class, "rxe1") && is_listed(&class, "rxe0"));
         std::fs::remove_dir_all(&class).expect("it goes");
         assert!(!is_listed(&class, "rxe0"));
+    }
+
+    #[test]
+    fn the_port_of_an_address_is_read_where_its_family_has_one() {
+        // SAFETY: a structure of numbers.
+        let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
+        assert_eq!(port_of(&storage), None);
+        let at = socket_address(Ipv4Addr::new(10, 0, 0, 1), 1023);
+        // SAFETY: the storage has room for every kind of address.
+        unsafe { core::ptr::from_mut(&mut storage).cast::<libc::sockaddr_in>().write(at) };
+        assert_eq!(port_of(&storage), Some(1023));
     }
 }
