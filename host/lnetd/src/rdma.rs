@@ -175,6 +175,10 @@ pub(crate) fn port(stack: &Stack, ni: NiId) -> Option<RdmaPortSnapshot> {
         registered: pins.registered,
         found: pins.found,
         locked_limit: lnet_rt::locked_limit(),
+        mtu: state.mtu,
+        ethernet: state.ethernet,
+        gid: state.gid,
+        pkey: state.pkey,
     })
 }
 

@@ -5,7 +5,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::{replace, zeroed};
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use core::ptr::null_mut;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use super::library::Functions;
 use super::registrations::{Keys, Reach, Registrar};
 use super::sys::{
     ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, CmId, CompChannel, Context, DeviceAttr, EventChannel,
-    Mr, PORT_ACTIVE, PS_TCP, Pd, PortAttr,
+    LINK_LAYER_ETHERNET, Mr, PORT_ACTIVE, PS_TCP, Pd, PortAttr,
 };
 
 /// Requests of peers that wait for an answer at a time.
@@ -51,6 +51,12 @@ pub struct PortState {
     pub rate_mbps: u32,
     /// Bytes of a packet.
     pub mtu: u32,
+    /// Whether it is RoCE or iWARP, not InfiniBand.
+    pub ethernet: bool,
+    /// The identifier of the port that goes with the address of the interface; none if not known.
+    pub gid: Option<Ipv6Addr>,
+    /// The partition key of the interface; 0 if not known.
+    pub pkey: u16,
 }
 
 /// See the module's head.
@@ -64,14 +70,14 @@ pub(super) struct Device {
     pub(super) port: u8,
     pub(super) name: String,
     pub(super) bounds: Bounds,
+    /// The system listed it when it was opened.
+    listed: bool,
     /// The device's descriptor, which all its interfaces in this process have, as one of our own: a
     /// poller takes a descriptor once.
     news: Option<OwnedFd>,
 }
 
 /// What registers memory with a device: part of it, valid as long as that is.
-    /// The system listed it when it was opened.
-    listed: bool,
 #[derive(Clone, Copy)]
 pub(super) struct Pinner {
     call: Functions,
@@ -130,6 +136,16 @@ pub fn locked_limit() -> Option<u64> {
     Some(limit.rlim_cur).filter(|limit| *limit != libc::RLIM_INFINITY)
 }
 
+/// Where the system lists what programs open, each with the name of its device in `ibdev`.
+const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
+
+/// Whether a device is among those that programs can open.
+fn is_listed(class: &Path, device: &str) -> bool {
+    let entries = std::fs::read_dir(class).into_iter().flatten().flatten();
+    let names = entries.filter_map(|e| std::fs::read_to_string(e.path().join("ibdev")).ok());
+    names.into_iter().any(|name| name.trim() == device)
+}
+
 /// The RDMA devices of this machine, for an error.
 fn devices() -> String {
     let names = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
@@ -146,16 +162,6 @@ impl Device {
         let events = unsafe { (call.rdma_create_event_channel)() };
         if events.is_null() {
             return Err(OpenError::Manager(last_error()));
-/// Where the system lists what programs open, each with the name of its device in `ibdev`.
-const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
-
-/// Whether a device is among those that programs can open.
-fn is_listed(class: &Path, device: &str) -> bool {
-    let entries = std::fs::read_dir(class).into_iter().flatten().flatten();
-    let names = entries.filter_map(|e| std::fs::read_to_string(e.path().join("ibdev")).ok());
-    names.into_iter().any(|name| name.trim() == device)
-}
-
         }
         // SAFETY: just made, and used by nothing.
         unsafe { (call.rdma_destroy_event_channel)(events) };
@@ -180,11 +186,13 @@ fn is_listed(class: &Path, device: &str) -> bool {
             port: 0,
             name: String::new(),
             bounds: Bounds { queue: 0, places: 0, completions: 0, message: 0 },
+            listed: false,
             news: None,
         };
         // From here on what was made is released by `drop`.
         new.listen(addr, port)?;
         new.prepare()?;
+        new.listed = is_listed(Path::new(VERBS_CLASS), &new.name);
         Ok(new)
     }
 
@@ -196,13 +204,11 @@ fn is_listed(class: &Path, device: &str) -> bool {
     }
 
     fn listen(&mut self, addr: Ipv4Addr, port: u16) -> Result<(), OpenError> {
-            listed: false,
         let listen = |errno| OpenError::Listen { addr, port, errno };
         // SAFETY: the channel was just made; the place for the result is this function's.
         let made = unsafe {
             (self.call.rdma_create_id)(self.events, &raw mut self.listener, null_mut(), PS_TCP)
         };
-        new.listed = is_listed(Path::new(VERBS_CLASS), &new.name);
         if made != 0 {
             return Err(listen(last_error()));
         }
@@ -273,6 +279,12 @@ fn is_listed(class: &Path, device: &str) -> bool {
         Ok(())
     }
 
+    /// Whether the system offers it to programs, as it did when it was opened. One that is being taken
+    /// away is not offered any more, long before it is gone.
+    pub(super) fn is_there(&self) -> bool {
+        !self.listed || is_listed(Path::new(VERBS_CLASS), &self.name)
+    }
+
     /// Whether it has been opened, and not closed since.
     pub(super) const fn is_open(&self) -> bool {
         !self.events.is_null()
@@ -289,12 +301,6 @@ fn is_listed(class: &Path, device: &str) -> bool {
         Some([events, completions, self.news.as_ref().map_or(-1, AsRawFd::as_raw_fd)])
     }
 
-    /// Whether the system offers it to programs, as it did when it was opened. One that is being taken
-    /// away is not offered any more, long before it is gone.
-    pub(super) fn is_there(&self) -> bool {
-        !self.listed || is_listed(Path::new(VERBS_CLASS), &self.name)
-    }
-
     pub(super) const fn pinner(&self) -> Pinner {
         Pinner { call: self.call, pd: self.pd }
     }
@@ -309,9 +315,21 @@ fn is_listed(class: &Path, device: &str) -> bool {
         if asked == 0 { Ok(port) } else { Err(Errno(asked)) }
     }
 
+    /// The identifier of the port and the partition key that the listener is bound to.
+    fn address(&self) -> (Ipv6Addr, u16) {
+        if self.listener.is_null() {
+            return (Ipv6Addr::UNSPECIFIED, 0);
+        }
+        // SAFETY: the listener lives; its address is the library's, which does not change it behind
+        // `listen`.
+        let addr = unsafe { (*self.listener).ib_addr };
+        (addr.sgid.into(), u16::from_be(addr.pkey))
+    }
+
     /// The port as it is now.
     pub(super) fn port_state(&self) -> PortState {
         let port = self.query().unwrap_or_default();
+        let (gid, pkey) = self.address();
         PortState {
             device: self.name.clone(),
             port: self.port,
@@ -319,6 +337,9 @@ fn is_listed(class: &Path, device: &str) -> bool {
             rate_mbps: rate(&port),
             // 1 is 256 bytes, and each number twice the one before it.
             mtu: 128 << port.active_mtu.min(8),
+            ethernet: port.link_layer == LINK_LAYER_ETHERNET,
+            gid: Some(gid).filter(|gid| !gid.is_unspecified()),
+            pkey,
         }
     }
 }
@@ -342,6 +363,23 @@ impl Device {
             }
             if !self.events.is_null() {
                 (self.call.rdma_destroy_event_channel)(replace(&mut self.events, null_mut()));
+            }
+        }
+    }
+}
+
+impl Device {
+    /// Has the library of the connection manager give up devices that the system has taken away. It
+    /// keeps a device open for good otherwise, and the system waits with the removal for that; it
+    /// compares its list with the system's when the list is asked for.
+    pub(super) fn release_removed(&self) {
+        let mut count = 0;
+        // SAFETY: the place for the count is this function's; the list is given back once, and nothing
+        // of it is used.
+        unsafe {
+            let list = (self.call.rdma_get_devices)(&raw mut count);
+            if !list.is_null() {
+                (self.call.rdma_free_devices)(list);
             }
         }
     }
@@ -378,23 +416,6 @@ impl Registrar for Pinner {
         let (local, remote) = unsafe { ((*mr).lkey, (*mr).rkey) };
         Ok(Keys { handle: mr, local, remote })
     }
-impl Device {
-    /// Has the library of the connection manager give up devices that the system has taken away. It
-    /// keeps a device open for good otherwise, and the system waits with the removal for that; it
-    /// compares its list with the system's when the list is asked for.
-    pub(super) fn release_removed(&self) {
-        let mut count = 0;
-        // SAFETY: the place for the count is this function's; the list is given back once, and nothing
-        // of it is used.
-        unsafe {
-            let list = (self.call.rdma_get_devices)(&raw mut count);
-            if !list.is_null() {
-                (self.call.rdma_free_devices)(list);
-            }
-        }
-    }
-}
-
 
     fn deregister(&self, mr: *mut Mr) {
         // SAFETY: made by `register`, and given back once.

@@ -74,7 +74,7 @@ const PRIVILEGED: Range<u16> = 512..1024;
 /// Ports that are tried for one connection.
 const PORT_TRIES: usize = 16;
 
-/// What an interface says to the connection manager, and of whom it takes requests.
+/// Settings of connection requests, those of this side and those of peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CmConfig {
     /// The service that it listens on, and that its peers listen on.

@@ -174,7 +174,7 @@ fn table() -> Vec<Param> {
 }
 
 /// Those of the RDMA driver. They are shown as they were given; what follows from them stands with the
-/// interfaces (T-6).
+/// interfaces.
 fn rdma() -> [(&'static str, Source); 16] {
     [
         (
