@@ -35,10 +35,10 @@ pub use emit::{Style, Tree};
 pub use export::cpts_text;
 pub use import::PassedOver;
 pub use legacy::{
-    AcceptFrom, Choice, IpPattern, LegacyError, LocalAddress, ModuleOption, ModuleParameters,
-    NETWORKS_CHARS_MAX, NetRule, NetRules, NetSpec, NoRuleMatches, Note, OptionProblem, ROUTES_MAX,
-    SockParameters, legacy_options, merge_legacy, parse_ip2nets, parse_modprobe, parse_networks,
-    parse_routes,
+    AcceptFrom, Choice, IbParameters, IpPattern, LegacyError, LocalAddress, ModuleOption,
+    ModuleParameters, NETWORKS_CHARS_MAX, NetRule, NetRules, NetSpec, NoRuleMatches, Note,
+    OptionProblem, ROUTES_MAX, SockParameters, legacy_options, merge_legacy, parse_ip2nets,
+    parse_modprobe, parse_networks, parse_routes,
 };
 pub use lists::{CPTS_MAX, CptsError, INTERFACES_MAX, ListError, parse_cpts, parse_interfaces};
 pub use model::{

@@ -44,6 +44,19 @@ pub struct NetTunables {
     pub credits: Option<u32>,
 }
 
+impl NetTunables {
+    /// These, with `other` where nothing is said.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            peer_timeout_s: self.peer_timeout_s.or(other.peer_timeout_s),
+            peer_credits: self.peer_credits.or(other.peer_credits),
+            peer_buffer_credits: self.peer_buffer_credits.or(other.peer_buffer_credits),
+            credits: self.credits.or(other.credits),
+        }
+    }
+}
+
 /// Tunables of one NI that its driver has. `None`: the driver's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -58,6 +71,19 @@ pub struct LndTunables {
     /// Of o2ib alone: chains of work requests posted at a time; 0 lets the driver choose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent_sends: Option<u32>,
+}
+
+impl LndTunables {
+    /// These, with `other` where nothing is said.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            conns_per_peer: self.conns_per_peer.or(other.conns_per_peer),
+            tos: self.tos.or(other.tos),
+            peercredits_hiw: self.peercredits_hiw.or(other.peercredits_hiw),
+            concurrent_sends: self.concurrent_sends.or(other.concurrent_sends),
+        }
+    }
 }
 
 /// Tunables of o2ib that kernel nodes show and that have one value each on nodes of today, in their

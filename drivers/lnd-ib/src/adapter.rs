@@ -54,6 +54,11 @@ pub trait Adapter {
     /// The source that was registered under a token of this adapter has news.
     fn ready(&mut self, _token: usize) {}
 
+    /// Whether the system has the device still, as far as is known.
+    fn is_there(&self) -> bool {
+        true
+    }
+
     /// Opens a device again that was taken away. Its port and its rate follow as facts.
     ///
     /// # Errors

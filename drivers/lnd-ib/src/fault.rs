@@ -87,7 +87,8 @@ impl CloseReason {
     }
 
     /// The fate of a transmit with these flags. A posted one may have been delivered, which the
-    /// `legacy` statuses of the kernel deny where a work request failed (DEC-6).
+    /// `legacy` statuses of the kernel deny where a work request failed (DEC-6). What the own device
+    /// kept from being posted is no fault of the peer.
     pub const fn fault(self, flags: Flags, legacy: bool) -> Fault {
         let unposted = flags.sending == 0 && !flags.waiting;
         let status = match self {
@@ -95,6 +96,7 @@ impl CloseReason {
             Self::Timeout if flags.queued && unposted => HealthStatus::LocalTimeout,
             Self::Timeout if flags.waiting && flags.sending == 0 => HealthStatus::RemoteTimeout,
             Self::Timeout => HealthStatus::NetworkTimeout,
+            Self::DeviceGone | Self::CompletionsLost if unposted => HealthStatus::LocalError,
             _ if unposted && legacy => HealthStatus::LocalError,
             _ if unposted => HealthStatus::RemoteDropped,
             _ if flags.sending > 0 && legacy => HealthStatus::RemoteDropped,
@@ -189,6 +191,9 @@ mod tests {
             (CloseReason::Work, SENDING, false, H::NetworkTimeout, Errno::EIO),
             (CloseReason::Left, WAITING, false, H::NetworkTimeout, Errno::EIO),
             (CloseReason::DeviceGone, QUEUED, true, H::LocalError, Errno::ECONNABORTED),
+            (CloseReason::DeviceGone, QUEUED, false, H::LocalError, Errno::ECONNABORTED),
+            (CloseReason::DeviceGone, SENDING, false, H::NetworkTimeout, Errno::EIO),
+            (CloseReason::CompletionsLost, QUEUED, false, H::LocalError, Errno::ECONNABORTED),
             (CloseReason::Stopped, SENDING, false, H::RemoteDropped, Errno::ENETDOWN),
         ];
         for (reason, flags, legacy, status, errno) in table {

@@ -63,4 +63,4 @@ pub use value::{
     Post, QpSize, RequestId, WorkId, Write,
 };
 #[cfg(feature = "io")]
-pub use verbs::{OpenError, PinStats, PortState, Verbs, VerbsConfig, locked_limit};
+pub use verbs::{CmConfig, OpenError, PinStats, PortState, Verbs, VerbsConfig, locked_limit};

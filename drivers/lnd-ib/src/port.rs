@@ -5,6 +5,7 @@ use lnet::Rx;
 use lnet_types::{Errno, Fault, Instant, Memory, MsgId, RxId, Span};
 
 use crate::adapter::{Adapter, Fact};
+use crate::device::DeviceEvent;
 use crate::ni::IbNi;
 use crate::upper::Upper;
 use crate::value::{ConnId, Event, Landed, Order, Output};
@@ -125,6 +126,11 @@ impl<A: Adapter> Port<A> {
                 scatter(part(&self.adapter, conn, slot, at, len).unwrap_or_default(), &to, mem);
             }
             Output::Scatter { map, to } => scatter(self.adapter.buffer(map), &to, mem),
+            Output::Look => {
+                if !self.adapter.is_there() {
+                    self.ib.device_event(now, DeviceEvent::Removed);
+                }
+            }
             Output::Reopen => {
                 if self.adapter.reopen(now).is_ok() {
                     self.ib.reopened(now);

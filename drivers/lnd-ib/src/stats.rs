@@ -21,6 +21,8 @@ pub struct Stats {
     pub closed: BTreeMap<&'static str, u64>,
     /// Connections whose queue pair was destroyed before it had drained.
     pub undrained: u64,
+    /// Bytes of messages and RDMA writes that were posted.
+    pub bytes_out: u64,
     /// NOOP messages sent.
     pub noops: u64,
     /// Deliveries into several spans that went through a buffer, because the adapter maps one span.

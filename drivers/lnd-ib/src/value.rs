@@ -332,6 +332,9 @@ pub enum Output {
     /// The device was taken away: open it again if it is back, and answer with
     /// [`crate::IbNi::reopened`] then. No connection and no memory is left of before.
     Reopen,
+    /// The port is down, perhaps because the device is being taken away without a word: if the system
+    /// does not have it any more, answer with [`crate::DeviceEvent::Removed`].
+    Look,
     /// Report to the node.
     Event(Event),
 }

@@ -335,6 +335,14 @@ pub struct RdmaPortSnapshot {
     pub found: u64,
     /// Bytes that the daemon may lock; absent if there is no limit.
     pub locked_limit: Option<u64>,
+    /// Bytes of a packet, 0 if not known.
+    pub mtu: u32,
+    /// Whether it is RoCE or iWARP, not InfiniBand.
+    pub ethernet: bool,
+    /// Its identifier that goes with the address of the interface.
+    pub gid: Option<core::net::Ipv6Addr>,
+    /// The partition key of the interface, 0 if not known.
+    pub pkey: u16,
 }
 
 /// A peer.

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use std::fs;
 
-use lnd_ib::{IbConfig, IbDriver, NiStart, Suspicion, Verbs, VerbsConfig};
+use lnd_ib::{CmConfig, IbConfig, IbDriver, NiStart, Suspicion, Verbs, VerbsConfig};
 use lnet::{NetTunables, NiSpec};
 use lnet_types::{Errno, NetType, NiId, Nid};
 
@@ -33,6 +33,8 @@ pub struct IbNi {
     /// Settings of the driver. Queue depth, time limit and what the adapter asks for are set from the
     /// other fields.
     pub config: IbConfig,
+    /// What it says to the connection manager.
+    pub cm: CmConfig,
     /// Type of service 0 to 255, or -1 for the system's choice.
     pub tos: i16,
     /// The driver's own time limit of one transmission; what the node derives if `None`.
@@ -52,6 +54,7 @@ impl IbNi {
             // Those of the kernel's drivers are the same.
             tunables: NetTunables::SOCK,
             config: IbConfig::default(),
+            cm: CmConfig::default(),
             tos: -1,
             timeout: None,
             pinned_max: PINNED_MAX,
@@ -114,7 +117,7 @@ impl Stack {
     /// # Errors
     /// [`NiError`], without any effect. On a machine without RDMA it says what is missing.
     pub fn add_ib_ni(&mut self, new: IbNi) -> Result<NiId, NiError> {
-        let IbNi { nid, interface, tunables, config, tos, timeout, pinned_max, cpts } = new;
+        let IbNi { nid, interface, tunables, config, cm, tos, timeout, pinned_max, cpts } = new;
         let failed = |reason: IbError| NiError::Ib { nid, reason };
         let of_rdma = nid.ip().filter(|_| nid.net().kind == NetType::O2IB);
         let Some(IpAddr::V4(addr)) = of_rdma else { return Err(failed(IbError::NotRdma)) };
@@ -123,8 +126,8 @@ impl Stack {
         // One key opens one place.
         let config = IbConfig { queue_depth: depth, timeout: limit, one_span: true, ..config };
         config.check().map_err(|e| failed(e.into()))?;
-        let verbs =
-            VerbsConfig { addr, tos: u8::try_from(tos).ok(), pinned_max, resolve: limit / 4 };
+        let tos = u8::try_from(tos).ok();
+        let verbs = VerbsConfig { addr, tos, pinned_max, resolve: limit / 4, cm };
         let (driver, tokens) = self.adapter_tokens()?;
         let adapter = Verbs::open(verbs, self.poll.registry(), tokens);
         let adapter = adapter.map_err(|e| failed(e.into()))?;

@@ -95,7 +95,7 @@ pub use stderr::{LOG_ENV, log_to_stderr};
 pub use tcp::TcpNi;
 
 // What every program that embeds a node names, so that this crate is all it depends on.
-pub use lnd_ib::{IbConfig, IbDriver, OpenError, Verbs, locked_limit};
+pub use lnd_ib::{CmConfig, IbConfig, IbDriver, OpenError, Verbs, locked_limit};
 pub use lnd_sock::{MioStreams, Namespace, SockConfig, SockDriver};
 pub use lnet::upper::{Below, BelowError, Upper, UpperId};
 pub use lnet::{

@@ -9,8 +9,8 @@ use lnd_sock::{ANY, AcceptFrom, Limits, parse_patterns};
 use lnet::NetTunables;
 use lnet_admin::{AdminError, LndSnapshot};
 use lnet_config::{
-    AcceptFrom as AcceptMode, LocalAddress, NetAdd, NetCpts, NetDel, NetRules, SockParameters,
-    nearest,
+    AcceptFrom as AcceptMode, LocalAddress, ModuleParameters, NetAdd, NetCpts, NetDel, NetRules,
+    SockParameters, nearest,
 };
 use lnet_rt::{Interfaces, Namespace, NiError, NodeHandle, TcpNi};
 use lnet_types::{CptTable, Errno, Net, NetType, NiId, Nid};
@@ -37,7 +37,8 @@ pub(crate) struct SockDefaults {
 }
 
 impl SockDefaults {
-    pub(crate) fn new(options: &Options, parameters: &SockParameters) -> Self {
+    pub(crate) fn new(options: &Options, parameters: &ModuleParameters) -> Self {
+        let ModuleParameters { sock: parameters, ib, .. } = parameters;
         let accept = match parameters.accept {
             Some(AcceptMode::Secure) => Accept::Secure,
             Some(AcceptMode::All) => Accept::All,
@@ -58,7 +59,7 @@ impl SockDefaults {
                 false => 0,
             }),
             legacy_close_status: conduct.closes_with_legacy_status,
-            ib: rdma::IbDefaults::new(&conduct),
+            ib: rdma::IbDefaults::new(&conduct, ib),
             accept_from: options.accept_from.clone(),
             limits: Limits {
                 connections_per_address: options.connections_per_address,
@@ -381,26 +382,26 @@ pub(crate) fn add(
     let named = add.interfaces.iter().filter_map(|i| i.cpts.as_ref());
     named.chain(&add.cpts).try_for_each(|cpts| there(&node.cpts, cpts))?;
     let credits = |v: Option<u32>, default: u32| v.filter(|v| *v != 0).unwrap_or(default);
-    // Module parameters are those of socklnd.
-    let none = SockParameters::default();
+    node.nets.warn_of_other_tunables(add);
+    let table = load(scene.namespace)?;
     let is_rdma = add.net.kind == NetType::O2IB;
-    let (t, p) = (&add.tunables, if is_rdma { &none } else { &sock.parameters });
+    let mut add = if is_rdma { sock.ib.by_interface(add, &table) } else { add.clone() };
+    // Module parameters are behind what the request says.
+    let (of_net, of_driver) = match is_rdma {
+        true => (sock.ib.parameters().tunables(), sock.ib.parameters().lnd()),
+        false => (sock.parameters.tunables(), sock.parameters.lnd()),
+    };
+    add.lnd = add.lnd.or(of_driver);
+    let (add, t) = (&add, add.tunables.or(of_net));
     let tunables = NetTunables {
         peer_timeout: t
             .peer_timeout_s
-            .or(p.peer_timeout)
             .map_or(NetTunables::SOCK.peer_timeout, |s| i32::try_from(s).unwrap_or(i32::MAX)),
-        peer_credits: credits(t.peer_credits.or(p.peer_credits), NetTunables::SOCK.peer_credits),
-        peer_buffer_credits: t.peer_buffer_credits.or(p.peer_buffer_credits).unwrap_or(0),
-        credits: credits(t.credits.or(p.credits), NetTunables::SOCK.credits),
+        peer_credits: credits(t.peer_credits, NetTunables::SOCK.peer_credits),
+        peer_buffer_credits: t.peer_buffer_credits.unwrap_or(0),
+        credits: credits(t.credits, NetTunables::SOCK.credits),
     };
-    let tunables = match is_rdma {
-        true => NetTunables { peer_credits: rdma::depth(tunables.peer_credits), ..tunables },
-        false => tunables,
-    };
-    node.nets.warn_of_other_tunables(add);
-    let table = load(scene.namespace)?;
-    let add = &if is_rdma { rdma::by_interface(add, &table) } else { add.clone() };
+    let tunables = if is_rdma { rdma::bounded(tunables) } else { tunables };
     let mut made = Vec::new();
     let placed_in = |table: &Interfaces, scene| {
         places(table, add, scene).map_err(|(errno, why)| {
@@ -651,17 +652,13 @@ fn add_one(
         nid,
         interface: place.device.clone(),
         conns_per_peer: 0,
-        tos: add.lnd.tos.or(sock.parameters.tos).unwrap_or(-1),
+        tos: add.lnd.tos.unwrap_or(-1),
         speed_mbps: place.speed_mbps,
         by_address: place.by_address,
         namespace: place.namespace.clone(),
         ib: rdma::is_rdma(nid).then(|| rdma::Made::new(add, tunables.peer_credits)),
     };
-    if made.ib.is_some() {
-        made.tos = add.lnd.tos.unwrap_or(-1);
-    }
-    let of_module = sock.parameters.conns_per_peer.filter(|_| made.ib.is_none());
-    made.conns_per_peer = made.conns(add.lnd.conns_per_peer.or(of_module));
+    made.conns_per_peer = made.conns(add.lnd.conns_per_peer);
     // Those of the interface before those of the net (C-netadd-2).
     let cpts = place.cpts.clone().or_else(|| add.cpts.clone()).map(BTreeSet::from_iter);
     if let Some(ib) = made.ib {

@@ -26,8 +26,8 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Modprobe file with `options lnet ...` and `options ksocklnd ...` lines. Its tunables are in force
-    /// from the start; networks, ip2nets, routes and forwarding with `lnetctl lnet configure --all`, or
+    /// Modprobe file with `options lnet ...`, `options ksocklnd ...` and `options ko2iblnd ...` lines. Its
+    /// tunables are in force from the start; networks, ip2nets, routes and forwarding with `lnetctl lnet configure --all`, or
     /// at once with config_on_load=1. What it says wins over --port, --accept and the CPU partitions.
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub modprobe: Option<PathBuf>,

@@ -23,8 +23,11 @@ pub(super) trait Bench {
 }
 
 pub(super) fn run(options: &Client) -> anyhow::Result<()> {
-    let common = &options.common;
+    let network = &options.network;
+    let common = &network.common(&options.common)?;
+    let addr = network.given(&options.addr)?;
     let (rails, rows) = if options.bare {
+        ensure!(!network.is_rdma(), "--bare: expected a tcp network, not {}", network.net);
         let able = [Test::Latency, Test::Put];
         let mut rows = Vec::new();
         for (test, size) in options.work.list(&able) {
@@ -45,8 +48,8 @@ pub(super) fn run(options: &Client) -> anyhow::Result<()> {
         }
         (1, rows)
     } else {
-        let own = addresses(&options.addr, common.rails, 129, 0);
-        (own.len(), measure(common, &options.addr, options.server, &options.work)?)
+        let own = addresses(&addr, common.rails, 129, 0);
+        (own.len(), measure(common, network.net, &addr, options.server, &options.work)?)
     };
     Report::new(common, rails, 1, &rows).print(options.work.json)
 }
@@ -54,11 +57,12 @@ pub(super) fn run(options: &Client) -> anyhow::Result<()> {
 /// Runs the tests of `work` over LNet against the server at `server`.
 pub(super) fn measure(
     common: &Common,
+    net: Net,
     addr: &[IpAddr],
     server: IpAddr,
     work: &Work,
 ) -> anyhow::Result<Vec<Row>> {
-    let target = |ip| ProcessId::lustre(Nid::from_ip(Net::TCP, ip));
+    let target = |ip| ProcessId::lustre(Nid::from_ip(net, ip));
     let mut bench: Box<dyn Bench> = if common.inline {
         let pair = |n| -> Option<_> {
             let own = addresses(addr, common.rails, 129, n);

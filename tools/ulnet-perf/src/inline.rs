@@ -94,7 +94,7 @@ impl Bench for Inline {
 
 impl One {
     fn new(common: &Common, own: &[IpAddr], target: ProcessId) -> anyhow::Result<Self> {
-        let mut stack = node::stack(common, own)?;
+        let mut stack = node::stack(common, target.nid.net(), own)?;
         let data = stack.lend(Buffer::zeroed(Size::MAX as usize)).map_err(|e| e.error)?;
         let counters = stack.lend(Buffer::zeroed(Counters::LEN)).map_err(|e| e.error)?;
         let echoed = stack.lend(Buffer::zeroed(Size::MAX as usize)).map_err(|e| e.error)?;

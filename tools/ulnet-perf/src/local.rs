@@ -5,7 +5,7 @@ use std::env;
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail, ensure};
 
 use super::options::{Common, Local, Test, addresses};
 use super::report::{Ratio, Report, Row, medians};
@@ -52,12 +52,25 @@ impl Drop for Served {
 }
 
 pub(super) fn run(options: &Local) -> anyhow::Result<()> {
-    let Local { baseline, rounds, common, work } = options;
-    let server = addresses(&[], 1, 1, 0).first().copied().context("no address")?;
+    let Local { baseline, rounds, network, common, work } = options;
+    let common = &network.common(common)?;
+    ensure!(
+        !baseline || !network.is_rdma(),
+        "--baseline: expected a tcp network, not {}: see perftest",
+        network.net
+    );
+    let (server, own) = match network.given(&[])?[..] {
+        [] => (addresses(&[], 1, 1, 0).first().copied().context("no address")?, vec![]),
+        [server, client] if common.rails == 1 => (server, vec![client]),
+        _ => bail!("--if: expected the server's interface and the client's, and one rail"),
+    };
+    let net = network.net.to_string();
+    let mut of_server = vec!["--net", &net];
+    of_server.extend(network.interfaces.first().into_iter().flat_map(|name| ["--if", name]));
     let mut rows = Vec::new();
     for _ in 0..*rounds {
-        let served = Served::start(common, &[])?;
-        let found = client::measure(common, &[], server, work)?;
+        let served = Served::start(common, &of_server)?;
+        let found = client::measure(common, network.net, &own, server, work)?;
         drop(served);
         if *baseline {
             let served = Served::start(common, &["--bare"])?;

@@ -4,15 +4,18 @@ use std::net::IpAddr;
 
 use anyhow::Context as _;
 use lnet::NetTunables;
-use lnet_rt::{NodeBuilder, SockConfig, Stack, TcpNi};
-use lnet_types::{Net, Nid};
+use lnet_rt::{IbConfig, IbNi, NodeBuilder, SockConfig, Stack, TcpNi};
+use lnet_types::{Net, NetType, Nid};
 
 use super::options::Common;
 
-/// A stack with an interface on network `tcp` at each of `addresses`.
-pub(super) fn stack(common: &Common, addresses: &[IpAddr]) -> anyhow::Result<Stack> {
+/// A stack with an interface on a network at each of `addresses`.
+pub(super) fn stack(common: &Common, net: Net, addresses: &[IpAddr]) -> anyhow::Result<Stack> {
     let mut stack = NodeBuilder::new().build().context("node")?;
-    stack.enable_tcp(SockConfig::on_port(common.port))?;
+    let is_rdma = net.kind == NetType::O2IB;
+    if !is_rdma {
+        stack.enable_tcp(SockConfig::on_port(common.port))?;
+    }
     stack.node_mut().record(common.record as usize);
     for &ip in addresses {
         let tunables = NetTunables {
@@ -20,18 +23,22 @@ pub(super) fn stack(common: &Common, addresses: &[IpAddr]) -> anyhow::Result<Sta
             credits: common.credits,
             ..NetTunables::SOCK
         };
-        stack
-            .add_tcp_ni(TcpNi {
-                tunables,
-                conns_per_peer: Some(common.conns),
-                ..TcpNi::new(Nid::from_ip(Net::TCP, ip))
-            })
-            .with_context(|| format!("interface at {ip}"))?;
+        let nid = Nid::from_ip(net, ip);
+        let added = if is_rdma {
+            let config = IbConfig { conns_per_peer: common.conns, ..IbConfig::default() };
+            stack.add_ib_ni(IbNi { tunables, config, ..IbNi::new(nid) })
+        } else {
+            let conns_per_peer = Some(common.conns);
+            stack.add_tcp_ni(TcpNi { tunables, conns_per_peer, ..TcpNi::new(nid) })
+        };
+        added.with_context(|| format!("interface at {ip}"))?;
     }
     Ok(stack)
 }
 
 /// Bytes that the stack has written to its connections.
 pub(super) fn wire_bytes(stack: &Stack) -> u64 {
-    stack.tcp().map_or(0, |tcp| tcp.connections().iter().map(|c| c.traffic.bytes_out).sum())
+    let tcp = stack.tcp().into_iter().flat_map(|tcp| tcp.connections());
+    let rdma = stack.ib().into_iter().flat_map(|ib| ib.ports());
+    tcp.map(|c| c.traffic.bytes_out).chain(rdma.map(|port| port.ib.stats().bytes_out)).sum()
 }

@@ -5,7 +5,10 @@ use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
+use anyhow::{Context as _, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lnet_rt::{Interfaces, interface_of_rdma_device};
+use lnet_types::{Net, NetType};
 use serde::Serialize;
 
 /// Measures latency, message rate and bandwidth between two nodes.
@@ -17,7 +20,9 @@ use serde::Serialize;
     ulnet perf local --test put --size 8 --window 256\n  \
     ulnet perf rpc --inline --size 1M,16M --rounds 5\n  \
     ulnet perf server --addr 10.0.0.1,10.1.0.1\n  \
-    ulnet perf client --addr 10.0.0.2,10.1.0.2 --server 10.0.0.1 --rails 2 --size 1M"
+    ulnet perf client --addr 10.0.0.2,10.1.0.2 --server 10.0.0.1 --rails 2 --size 1M\n  \
+    ulnet perf server --net o2ib --if ib0 --inline\n  \
+    ulnet perf client --net o2ib --if ib0 --inline --server 10.2.0.1 --size 8,1M --window 16"
 )]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -63,7 +68,7 @@ pub(super) struct Common {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=127))]
     pub(super) conns: u8,
 
-    /// Messages to one peer interface at a time.
+    /// Messages to one peer interface at a time; 8 to 255 of these over RDMA.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) peer_credits: u32,
 
@@ -74,6 +79,19 @@ pub(super) struct Common {
     /// Calls that the flight recorder of each node keeps, as with `lnetd --record`; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
     pub(super) record: u32,
+}
+
+/// The network, and this side's interfaces on it.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Network {
+    /// Network: tcp, or o2ib for RDMA, with a number if need be.
+    #[arg(long, value_name = "NET", default_value_t = Net::TCP, value_parser = network)]
+    pub(super) net: Net,
+
+    /// Interfaces or RDMA devices instead of addresses, one per rail. Of `local`: the server's and the
+    /// client's.
+    #[arg(long = "if", value_name = "NAME,…", value_delimiter = ',')]
+    pub(super) interfaces: Vec<String>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -93,6 +111,9 @@ pub(super) struct Server {
     /// End when standard input does.
     #[arg(long, hide = true)]
     pub(super) until_eof: bool,
+
+    #[command(flatten)]
+    pub(super) network: Network,
 
     #[command(flatten)]
     pub(super) common: Common,
@@ -142,6 +163,9 @@ pub(super) struct Client {
     pub(super) bare: bool,
 
     #[command(flatten)]
+    pub(super) network: Network,
+
+    #[command(flatten)]
     pub(super) common: Common,
 
     #[command(flatten)]
@@ -158,6 +182,9 @@ pub(super) struct Local {
     /// Do everything so often, each time with a fresh server, and print medians.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(super) rounds: u8,
+
+    #[command(flatten)]
+    pub(super) network: Network,
 
     #[command(flatten)]
     pub(super) common: Common,
@@ -216,6 +243,63 @@ pub(super) struct IdlePeers {
     /// Stay connected for so long after the last peer.
     #[arg(long, default_value_t = 0.0, value_parser = seconds)]
     pub(super) hold: f64,
+}
+
+fn network(s: &str) -> Result<Net, String> {
+    let known = s.parse().ok().filter(|n: &Net| [NetType::TCP, NetType::O2IB].contains(&n.kind));
+    known.ok_or_else(|| format!("network '{s}': expected tcp or o2ib, such as o2ib1"))
+}
+
+impl Network {
+    pub(super) fn is_rdma(&self) -> bool {
+        self.net.kind == NetType::O2IB
+    }
+
+    /// The options that both sides share, within what the network has room for.
+    ///
+    /// # Errors
+    /// What the network cannot do.
+    pub(super) fn common(&self, common: &Common) -> anyhow::Result<Common> {
+        let mut common = common.clone();
+        if self.is_rdma() {
+            ensure!(
+                !common.inline || common.threads == 1,
+                "--threads {}: must be 1 with --inline over {}: stacks need addresses of their own",
+                common.threads,
+                self.net
+            );
+            common.peer_credits = common.peer_credits.clamp(8, 255);
+        }
+        Ok(common)
+    }
+
+    /// The addresses of this side: those given, or those of its interfaces; none for the defaults.
+    ///
+    /// # Errors
+    /// No such interface, or nothing was given where there are no defaults.
+    pub(super) fn given(&self, addr: &[IpAddr]) -> anyhow::Result<Vec<IpAddr>> {
+        ensure!(
+            addr.is_empty() || self.interfaces.is_empty(),
+            "--addr and --if: expected one of them"
+        );
+        ensure!(
+            !self.is_rdma() || !addr.is_empty() || !self.interfaces.is_empty(),
+            "net {}: expected --if or --addr: RDMA has no loopback addresses",
+            self.net
+        );
+        if self.interfaces.is_empty() {
+            return Ok(addr.to_vec());
+        }
+        let table = Interfaces::load().context("interfaces")?;
+        let address = |name: &String| {
+            let device = interface_of_rdma_device(name).filter(|_| self.is_rdma());
+            let (_, ip) = table
+                .resolve(device.as_deref().unwrap_or(name))
+                .with_context(|| format!("interface {name}: not there, or without an address"))?;
+            Ok(ip)
+        };
+        self.interfaces.iter().map(address).collect()
+    }
 }
 
 /// A thing to measure.
@@ -360,6 +444,30 @@ mod tests {
         assert_eq!(of(&[], 1), ["127.72.0.130", "127.72.1.130"]);
         assert_eq!(of(&["10.0.0.255".parse().unwrap()], 1), ["10.0.1.0"]);
         assert_eq!(of(&["fd00::1".parse().unwrap()], 2), ["fd00::3"]);
+    }
+
+    #[test]
+    fn an_rdma_network_needs_interfaces_and_bounds_credits_and_stacks() {
+        let of = |words: &[&str]| {
+            let line = ["perf", "client"].iter().chain(words);
+            let Program::Client(client) = Options::try_parse_from(line)?.program else { panic!() };
+            let common = client.network.common(&client.common)?;
+            let addr = client.network.given(&client.addr)?;
+            Ok::<_, anyhow::Error>((client.network.net.to_string(), common.peer_credits, addr))
+        };
+        let refused = |words: &[&str]| of(words).unwrap_err().to_string();
+        let ip: IpAddr = "10.0.0.1".parse().unwrap();
+        assert_eq!(of(&[]).unwrap(), ("tcp".to_owned(), 1024, vec![]));
+        let by_addr = of(&["--net", "o2ib1", "--addr", "10.0.0.1"]).unwrap();
+        assert_eq!(by_addr, ("o2ib1".to_owned(), 255, vec![ip]));
+        let by_name = of(&["--net", "tcp1", "--if", "lo"]).unwrap();
+        assert_eq!(by_name.2, ["127.0.0.1".parse::<IpAddr>().unwrap()]);
+        assert!(refused(&["--net", "gni"]).contains("network 'gni': expected tcp or o2ib"));
+        assert!(refused(&["--net", "o2ib"]).contains("expected --if or --addr"));
+        assert!(refused(&["--if", "lo", "--addr", "10.0.0.1"]).contains("expected one of them"));
+        assert!(refused(&["--if", "no-such-if"]).contains("interface no-such-if: not there"));
+        let two = ["--net", "o2ib", "--addr", "10.0.0.1", "--inline", "--threads", "2"];
+        assert!(refused(&two).contains("must be 1 with --inline over o2ib"));
     }
 
     #[test]

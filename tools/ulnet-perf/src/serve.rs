@@ -10,7 +10,7 @@ use std::thread;
 use anyhow::Context as _;
 use lnet::{EventKind, MatchEntry, MdOptions, MdSpec, Put};
 use lnet_rt::{Buffer, Spin, Stack, Wait};
-use lnet_types::{MdId, ProcessId, RegionId, Span};
+use lnet_types::{MdId, Net, ProcessId, RegionId, Span};
 
 use super::options::{Server, Size, addresses};
 use super::protocol::{CLIENT, COUNTERS, Counters, ECHO, SERVER, SINK, SOURCE, cpu_time};
@@ -27,16 +27,20 @@ pub(super) fn run(options: &Server) -> anyhow::Result<()> {
             std::process::exit(0);
         });
     }
-    let common = &options.common;
-    let at = |stack| addresses(&options.addr, common.rails, 1, stack);
+    let network = &options.network;
+    let common = &network.common(&options.common)?;
+    let given = network.given(&options.addr)?;
+    let at = |stack| addresses(&given, common.rails, 1, stack);
+    let ready = |at: &[IpAddr]| ready(network.net, at);
     if options.bare {
+        anyhow::ensure!(!network.is_rdma(), "--bare: expected a tcp network, not {}", network.net);
         let ip = at(0).first().copied().context("no address")?;
         return bare::serve(ip, common.port, common.inline, || ready(&[ip]));
     }
     let stacks = if common.inline { common.threads } else { 1 };
     let mut ready_stacks = Vec::new();
     for n in 0..stacks {
-        let mut stack = node::stack(common, &at(n))?;
+        let mut stack = node::stack(common, network.net, &at(n))?;
         install(&mut stack)?;
         if options.rpc {
             rpc::stand(&mut stack).context("request layer")?;
@@ -69,8 +73,8 @@ pub(super) fn run(options: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ready(at: &[IpAddr]) {
-    let at: Vec<String> = at.iter().map(|ip| format!("{ip}@tcp")).collect();
+fn ready(net: Net, at: &[IpAddr]) {
+    let at: Vec<String> = at.iter().map(|ip| format!("{ip}@{net}")).collect();
     println!("{READY} {}", at.join(","));
     let _ = io::stdout().flush();
 }

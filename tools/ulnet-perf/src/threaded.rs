@@ -34,7 +34,7 @@ pub(super) struct Threaded {
 
 impl Threaded {
     pub(super) fn new(common: &Common, own: &[IpAddr], target: ProcessId) -> anyhow::Result<Self> {
-        let node = node::stack(common, own)?.spawn("lnet", Spin::default())?;
+        let node = node::stack(common, target.nid.net(), own)?.spawn("lnet", Spin::default())?;
         let attach = |bits, len| {
             let options = AttachOptions { manage_remote: true, ..AttachOptions::PUT };
             node.attach(CLIENT, MatchEntry::bits(bits), Buffer::zeroed(len), options)

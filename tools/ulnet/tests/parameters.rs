@@ -143,6 +143,39 @@ fn nets_and_socket_parameters_of_a_modprobe_file_are_in_force() {
 }
 
 #[test]
+fn rdma_parameters_of_a_modprobe_file_are_shown_and_the_timeout_can_be_written() {
+    let Some(site) = Site::new("ko2iblnd") else { return };
+    let options = "options lnet networks=tcp(eth0) accept_port=9988\n\
+                   options ko2iblnd timeout=10 peer_credits=32 ipif_name=ib7 service=1987\n";
+    let a = site.daemon(&site.a, options);
+    a.ctl("lnet configure --all");
+    let read = |name: &str| {
+        let (code, said) = a.run("lctl", &format!("get_param -n ko2iblnd/{name}"));
+        assert_eq!(code, 0, "{name}: {said}");
+        said.trim().to_owned()
+    };
+    let expected = [
+        ("timeout", "10"),
+        ("peer_credits", "32"),
+        ("ipif_name", "ib7"),
+        ("service", "1987"),
+        ("credits", "256"),
+        ("retry_count", "5"),
+        ("use_privileged_port", "1"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(read(name), value, "{name}");
+    }
+    a.ctl("net set --net o2ib --lnd-timeout 7");
+    assert_eq!(read("timeout"), "7");
+    assert_eq!(a.run("lctl", "set_param ko2iblnd/timeout=8").0, 0);
+    assert_eq!(read("timeout"), "8");
+    assert_ne!(a.run("lctl", "set_param ko2iblnd/service=1").0, 0);
+    // Those of TCP interfaces are others.
+    assert_eq!(a.of_ni("10.77.0.2@tcp", "peer_credits"), "8");
+}
+
+#[test]
 fn rules_by_address_in_a_modprobe_file_choose_each_hosts_nets() {
     let Some(site) = Site::new("ip2nets") else { return };
     let options = "options lnet ip2nets=\"tcp0(eth0) 10.77.0.[2-3]; tcp7(eth1) 10.77.1.2; \

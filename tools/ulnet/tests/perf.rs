@@ -41,3 +41,46 @@ fn a_size_that_is_too_large_is_refused_by_name() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("size '17M': expected 1 to 16M bytes"), "{said}");
 }
+
+#[test]
+fn what_an_rdma_network_lacks_is_named() {
+    for (words, what) in [
+        ("client --net o2ib", "net o2ib: expected --if or --addr: RDMA has no loopback addresses"),
+        ("client --net o2ib --addr 127.0.0.1", "interface at 127.0.0.1"),
+        ("client --net o2ib --addr 127.0.0.1 --bare", "--bare: expected a tcp network, not o2ib"),
+        ("local --net o2ib --if lo", "--if: expected the server's interface and the client's"),
+        ("local --net o2ib --if lo,lo --baseline", "--baseline: expected a tcp network, not o2ib"),
+    ] {
+        let words = words.split_whitespace();
+        let output = Command::new(PROGRAM).arg("perf").args(words.clone()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(what), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn interfaces_are_named_instead_of_addresses() {
+    let port = port();
+    let mut server = Command::new(PROGRAM)
+        .args(["perf", "server", "--if", "lo", "--port", &port, "--until-eof"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(server.stdout.as_mut().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    let client = ["perf", "client", "--server", "127.0.0.1", "--test", "put", "--size", "8"];
+    let output = Command::new(PROGRAM)
+        .args(client)
+        .args(["--seconds", "0.05", "--json", "--port", &port])
+        .output()
+        .unwrap();
+    drop(server.stdin.take());
+    server.wait().unwrap();
+    assert_eq!(line, "ready 127.0.0.1@tcp\n");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -22,7 +22,7 @@ pub use ip2nets::{
 };
 pub use modprobe::{ModuleOption, OptionProblem, parse_modprobe};
 pub use networks::{NETWORKS_CHARS_MAX, NetSpec, parse_networks};
-pub use parameters::{AcceptFrom, ModuleParameters, Note, SockParameters};
+pub use parameters::{AcceptFrom, IbParameters, ModuleParameters, Note, SockParameters};
 pub use routes::{ROUTES_MAX, parse_routes};
 
 use lnet_types::Errno;
@@ -75,7 +75,7 @@ mod tests {
             "tcp(eth0) 192.168.0.*; o2ib0 132.6.[1-3].[2-8/2] # x",
             "tcp[1-3] 1 10.1.0.[1-4]@o2ib:0 fd00::1@tcp:1",
             "options lnet networks=\"tcp(eth0)\" routes=\"o2ib 10.0.0.1@tcp\" \\\n lnet_retry_count=1\n\
-             options ksocklnd credits=8 tos=-1 conns_per_peer=2\noptions ko2iblnd timeout=10\n",
+             options ksocklnd credits=8 tos=-1 conns_per_peer=2\noptions ko2iblnd timeout=10 peer_credits=32 concurrent_sends=64 ipif_name=ib1 tos=9\n",
         ];
         let (mut read, mut refused) = (0, 0);
         for run in 0..4000 {

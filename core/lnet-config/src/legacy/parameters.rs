@@ -34,6 +34,8 @@ pub struct ModuleParameters {
     pub cpus: Option<CpuPattern>,
     /// What concerns TCP.
     pub sock: SockParameters,
+    /// What concerns RDMA.
+    pub ib: IbParameters,
     /// Everything that is known, in order, and what is not.
     pub notes: Vec<Note>,
 }
@@ -64,6 +66,67 @@ pub struct SockParameters {
     pub enable_csum: Option<bool>,
     pub tx_buffer_size: Option<u32>,
     pub rx_buffer_size: Option<u32>,
+}
+
+/// Parameters of the RDMA driver; `None` where nothing is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of the parameters (T-7.4)")]
+pub struct IbParameters {
+    pub service: Option<u16>,
+    pub timeout: Option<u32>,
+    pub conns_per_peer: Option<u8>,
+    pub credits: Option<u32>,
+    pub peer_credits: Option<u32>,
+    pub peer_credits_hiw: Option<u32>,
+    pub peer_buffer_credits: Option<u32>,
+    pub peer_timeout: Option<u32>,
+    pub ipif_name: Option<String>,
+    pub retry_count: Option<u8>,
+    pub rnr_retry_count: Option<u8>,
+    pub keepalive: Option<u32>,
+    pub concurrent_sends: Option<u32>,
+    pub require_privileged_port: Option<bool>,
+    pub use_privileged_port: Option<bool>,
+    pub tos: Option<i16>,
+}
+
+impl SockParameters {
+    /// Tunables of networks that name none of their own.
+    pub const fn tunables(&self) -> NetTunables {
+        NetTunables {
+            peer_timeout_s: self.peer_timeout,
+            peer_credits: self.peer_credits,
+            peer_buffer_credits: self.peer_buffer_credits,
+            credits: self.credits,
+        }
+    }
+
+    /// The same of the driver.
+    pub fn lnd(&self) -> LndTunables {
+        LndTunables { conns_per_peer: self.conns_per_peer, tos: self.tos, ..LndTunables::default() }
+    }
+}
+
+impl IbParameters {
+    /// Tunables of networks that name none of their own.
+    pub const fn tunables(&self) -> NetTunables {
+        NetTunables {
+            peer_timeout_s: self.peer_timeout,
+            peer_credits: self.peer_credits,
+            peer_buffer_credits: self.peer_buffer_credits,
+            credits: self.credits,
+        }
+    }
+
+    /// The same of the driver.
+    pub const fn lnd(&self) -> LndTunables {
+        LndTunables {
+            conns_per_peer: self.conns_per_peer,
+            tos: self.tos,
+            peercredits_hiw: self.peer_credits_hiw,
+            concurrent_sends: self.concurrent_sends,
+        }
+    }
 }
 
 /// `accept`: whose connections are taken.
@@ -104,6 +167,7 @@ enum Meaning {
     /// The opposite of one.
     Inverted(&'static str),
     Sock(fn(&mut SockParameters, &str) -> Option<()>),
+    Ib(fn(&mut IbParameters, &str) -> Option<()>),
     /// `cpu_npartitions`, and `cpu_pattern`: taken together, see [`ModuleParameters::take_cpus`].
     Npartitions,
     CpuPattern,
@@ -111,14 +175,19 @@ enum Meaning {
     None(&'static str),
 }
 
-use Meaning::{Inverted, Sock, Tunable};
+use Meaning::{Ib, Inverted, Sock, Tunable};
 
-const NO_RDMA: &str = "settings of o2ib come from `net add` or YAML, not from module options";
+const MAPPED: &str = "memory is mapped when a message needs it, without pools";
+const NO_SUMS: &str = "messages are sent without checksums; those of peers are checked";
+const BY_ROUTE: &str = "the connection manager decides by the route";
 const NO_GNI: &str = "this node has no Aries or Gemini driver";
 const NO_KFI: &str = "this node has no driver for kfabric";
 const NO_EFA: &str = "this node has no driver for EFA";
 const SELFTEST: &str = "selftest of this node has limits of its own";
 const DIFFERENT: &str = "this node works differently inside";
+
+/// The longest name of an interface.
+const INTERFACE_BYTES_MAX: usize = 15;
 
 /// A number that fits, and that no tool prints as a negative one.
 fn put<T: TryFrom<i64>>(slot: &mut Option<T>, text: &str) -> Option<()> {
@@ -161,6 +230,12 @@ fn accept(sock: &mut SockParameters, text: &str) -> Option<()> {
 fn port(slot: &mut Option<u16>, text: &str) -> Option<()> {
     put(slot, text)?;
     slot.filter(|port| *port > 0).map(|_| ())
+}
+
+fn name(slot: &mut Option<String>, text: &str) -> Option<()> {
+    let fits = !text.is_empty() && text.len() <= INTERFACE_BYTES_MAX;
+    *slot = Some(text.to_owned()).filter(|_| fits);
+    slot.as_ref().map(|_| ())
 }
 
 /// Module, parameter, what it means here.
@@ -232,6 +307,22 @@ const TABLE: &[(&str, &str, Meaning)] = &[
     ("ksocklnd", "enable_csum", Sock(|s, v| flag(&mut s.enable_csum, v))),
     ("ksocklnd", "tx_buffer_size", Sock(|s, v| put(&mut s.tx_buffer_size, v))),
     ("ksocklnd", "rx_buffer_size", Sock(|s, v| put(&mut s.rx_buffer_size, v))),
+    ("ko2iblnd", "service", Ib(|p, v| port(&mut p.service, v))),
+    ("ko2iblnd", "timeout", Ib(|p, v| put(&mut p.timeout, v))),
+    ("ko2iblnd", "conns_per_peer", Ib(|p, v| put_within(&mut p.conns_per_peer, v, 0, 127))),
+    ("ko2iblnd", "credits", Ib(|p, v| put(&mut p.credits, v))),
+    ("ko2iblnd", "peer_credits", Ib(|p, v| put(&mut p.peer_credits, v))),
+    ("ko2iblnd", "peer_credits_hiw", Ib(|p, v| put(&mut p.peer_credits_hiw, v))),
+    ("ko2iblnd", "peer_buffer_credits", Ib(|p, v| put(&mut p.peer_buffer_credits, v))),
+    ("ko2iblnd", "peer_timeout", Ib(|p, v| seconds(&mut p.peer_timeout, v))),
+    ("ko2iblnd", "ipif_name", Ib(|p, v| name(&mut p.ipif_name, v))),
+    ("ko2iblnd", "retry_count", Ib(|p, v| put_within(&mut p.retry_count, v, 0, 7))),
+    ("ko2iblnd", "rnr_retry_count", Ib(|p, v| put_within(&mut p.rnr_retry_count, v, 0, 7))),
+    ("ko2iblnd", "keepalive", Ib(|p, v| seconds(&mut p.keepalive, v))),
+    ("ko2iblnd", "concurrent_sends", Ib(|p, v| put(&mut p.concurrent_sends, v))),
+    ("ko2iblnd", "require_privileged_port", Ib(|p, v| flag(&mut p.require_privileged_port, v))),
+    ("ko2iblnd", "use_privileged_port", Ib(|p, v| flag(&mut p.use_privileged_port, v))),
+    ("ko2iblnd", "tos", Ib(|p, v| put_within(&mut p.tos, v, -1, 255))),
 ];
 
 /// Modules whose parameters are known and without effect here, and why.
@@ -260,37 +351,20 @@ const OTHERS: &[(&str, &str, &[&str])] = &[
     ),
     (
         "ko2iblnd",
-        NO_RDMA,
+        MAPPED,
         &[
-            "service",
-            "cksum",
-            "timeout",
-            "nscheds",
-            "conns_per_peer",
-            "ntx",
-            "credits",
-            "peer_credits",
-            "peer_credits_hiw",
-            "peer_buffer_credits",
-            "peer_timeout",
-            "ipif_name",
-            "retry_count",
-            "rnr_retry_count",
-            "keepalive",
-            "ib_mtu",
-            "concurrent_sends",
-            "use_fastreg_gaps",
             "map_on_demand",
+            "ntx",
             "fmr_pool_size",
             "fmr_flush_trigger",
             "fmr_cache",
-            "dev_failover",
-            "require_privileged_port",
-            "use_privileged_port",
+            "use_fastreg_gaps",
             "wrq_sge",
-            "tos",
         ],
     ),
+    ("ko2iblnd", NO_SUMS, &["cksum"]),
+    ("ko2iblnd", BY_ROUTE, &["ib_mtu"]),
+    ("ko2iblnd", DIFFERENT, &["nscheds", "dev_failover"]),
     (
         "kgnilnd",
         NO_GNI,
@@ -473,6 +547,10 @@ impl ModuleParameters {
                 put(&mut self.sock, value)
                     .ok_or_else(|| fail("no value for this parameter".to_owned()))?;
             }
+            Ib(put) => {
+                put(&mut self.ib, value)
+                    .ok_or_else(|| fail("no value for this parameter".to_owned()))?;
+            }
             Meaning::Npartitions => {
                 let most = CptTable::MAX as i64;
                 if !(0..=most).contains(&number()?) {
@@ -519,19 +597,9 @@ impl ModuleParameters {
     /// `ip2nets` of YAML, where the first that matches counts for each net (I-10).
     pub fn to_config(&self) -> Config {
         let mut blocks = Vec::new();
-        let tunables = NetTunables {
-            peer_timeout_s: self.sock.peer_timeout,
-            peer_credits: self.sock.peer_credits,
-            peer_buffer_credits: self.sock.peer_buffer_credits,
-            credits: self.sock.credits,
-        };
-        let lnd = LndTunables {
-            conns_per_peer: self.sock.conns_per_peer,
-            tos: self.sock.tos,
-            ..LndTunables::default()
-        };
         let of = |net: Net| match net.kind {
-            NetType::TCP => (tunables, lnd),
+            NetType::TCP => (self.sock.tunables(), self.sock.lnd()),
+            NetType::O2IB => (self.ib.tunables(), self.ib.lnd()),
             _ => (NetTunables::default(), LndTunables::default()),
         };
         if let Some(rules) = &self.ip2nets {

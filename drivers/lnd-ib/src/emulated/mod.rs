@@ -93,6 +93,8 @@ pub struct Emulated {
     pub violations: Vec<String>,
     /// A device that was taken away may be opened again.
     returned: bool,
+    /// The device is being taken away, of which no event tells.
+    vanished: bool,
     qps: BTreeMap<ConnId, Qp>,
     by_number: BTreeMap<QpNum, ConnId>,
     requests: BTreeMap<RequestId, Asked>,
@@ -121,6 +123,7 @@ impl Emulated {
             listens: true,
             violations: Vec::new(),
             returned: false,
+            vanished: false,
             qps: BTreeMap::new(),
             by_number: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -205,6 +208,12 @@ impl Emulated {
             self.break_all();
         }
         self.facts.push_back(Fact::Device(event));
+    }
+
+    /// The device is being taken away: its port is down, and no other event follows.
+    pub fn vanish(&mut self) {
+        self.vanished = true;
+        self.device(DeviceEvent::PortError);
     }
 
     /// A device that was reported as removed is back, to be opened again.
@@ -327,6 +336,10 @@ impl Adapter for Emulated {
         self.keys.buffer(map)
     }
 
+    fn is_there(&self) -> bool {
+        !self.vanished
+    }
+
     fn reopen(&mut self, _now: Instant) -> Result<(), Errno> {
         if !core::mem::take(&mut self.returned) {
             return Err(Errno::ENODEV);
@@ -334,6 +347,7 @@ impl Adapter for Emulated {
         if !self.qps.is_empty() || self.keys.open() > 0 {
             self.wrong("a device is opened again with something left of before");
         }
+        self.vanished = false;
         self.facts.push_back(Fact::Device(DeviceEvent::PortActive));
         Ok(())
     }

@@ -1,4 +1,6 @@
-//! The device of the interface: what its events mean, and the search for one that was taken away.
+//! The device of the interface: what its events mean, and the search for one that was taken away. A
+//! system may take a device away without an event, and wait for its users: a port that is down is
+//! looked at now and then.
 
 use core::time::Duration;
 
@@ -10,7 +12,7 @@ use crate::device::{DeviceEffect, DeviceEvent};
 use crate::fault::CloseReason;
 use crate::value::{Event, Output};
 
-/// From one look for a device that was taken away to the next.
+/// From one look at a device that is down, or for one that was taken away, to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 impl IbNi {
@@ -18,9 +20,15 @@ impl IbNi {
     pub fn device_event(&mut self, now: Instant, event: DeviceEvent) {
         self.clock(now);
         match event.effect() {
-            DeviceEffect::Down => self.set_fatal(true),
+            DeviceEffect::Down => {
+                self.set_fatal(true);
+                self.expect_device();
+            }
             DeviceEffect::Up if self.device_gone => {}
-            DeviceEffect::Up => self.set_fatal(false),
+            DeviceEffect::Up => {
+                self.set_fatal(false);
+                self.forget_device();
+            }
             DeviceEffect::Gone => {
                 self.device_gone = true;
                 self.set_fatal(true);
@@ -92,10 +100,12 @@ impl IbNi {
     /// The time of a look has come. What is left of the device as it was is in the way of opening it.
     pub(super) fn look_for_device(&mut self) {
         self.reopen_at = None;
-        if !self.device_gone {
+        if !self.fatal {
             return;
         }
-        if self.conns.is_empty() && self.maps.is_empty() {
+        if !self.device_gone {
+            self.outputs.push_back(Output::Look);
+        } else if self.conns.is_empty() && self.maps.is_empty() {
             self.outputs.push_back(Output::Reopen);
         }
         self.expect_device();

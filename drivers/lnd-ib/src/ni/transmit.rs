@@ -449,6 +449,8 @@ impl IbNi {
         // `send` refuses payloads and addresses that do not fit, `enqueue` fragments.
         let written = msg.emit(usize::try_from(extra).unwrap_or(MSG_MAX), &mut head);
         debug_assert!(written.is_ok(), "{msg}: {written:?}");
+        let by_rdma: u64 = writes.iter().map(|write| u64::from(write.len)).sum();
+        self.stats.bytes_out += head.len() as u64 + extra + by_rdma;
         self.outputs.push_back(Output::Post(Post { conn: id, work, writes, kind, head, payload }));
     }
 

@@ -12,8 +12,9 @@ use super::device::{Device, last_error};
 use super::library::Functions;
 use super::sys::{Cq, Wc};
 
-/// Entries of one queue, if the device allows as many.
-const ENTRIES: u32 = 8192;
+/// Entries of one queue, if the device allows as many: devices keep one free, and round up to a power
+/// of two.
+const ENTRIES: u32 = 8191;
 /// Completions that are taken at a time.
 const BATCH: usize = 32;
 

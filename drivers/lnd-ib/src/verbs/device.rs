@@ -5,10 +5,11 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::{replace, zeroed};
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use core::ptr::null_mut;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use lnet_types::Errno;
 
@@ -18,7 +19,7 @@ use super::library::Functions;
 use super::registrations::{Keys, Reach, Registrar};
 use super::sys::{
     ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, CmId, CompChannel, Context, DeviceAttr, EventChannel,
-    Mr, PORT_ACTIVE, PS_TCP, Pd, PortAttr,
+    LINK_LAYER_ETHERNET, Mr, PORT_ACTIVE, PS_TCP, Pd, PortAttr,
 };
 
 /// Requests of peers that wait for an answer at a time.
@@ -50,6 +51,12 @@ pub struct PortState {
     pub rate_mbps: u32,
     /// Bytes of a packet.
     pub mtu: u32,
+    /// Whether it is RoCE or iWARP, not InfiniBand.
+    pub ethernet: bool,
+    /// The identifier of the port that goes with the address of the interface; none if not known.
+    pub gid: Option<Ipv6Addr>,
+    /// The partition key of the interface; 0 if not known.
+    pub pkey: u16,
 }
 
 /// See the module's head.
@@ -63,6 +70,8 @@ pub(super) struct Device {
     pub(super) port: u8,
     pub(super) name: String,
     pub(super) bounds: Bounds,
+    /// The system listed it when it was opened.
+    listed: bool,
     /// The device's descriptor, which all its interfaces in this process have, as one of our own: a
     /// poller takes a descriptor once.
     news: Option<OwnedFd>,
@@ -90,6 +99,16 @@ pub(super) fn socket_address(addr: Ipv4Addr, port: u16) -> libc::sockaddr_in {
     }
 }
 
+/// The port of an IPv4 address as the connection manager gives it.
+pub(super) fn port_of(addr: &libc::sockaddr_storage) -> Option<u16> {
+    if addr.ss_family != libc::AF_INET as libc::sa_family_t {
+        return None;
+    }
+    // SAFETY: an address of this family is this structure, which is shorter and no more aligned.
+    let addr = unsafe { &*core::ptr::from_ref(addr).cast::<libc::sockaddr_in>() };
+    Some(u16::from_be(addr.sin_port))
+}
+
 /// Reads of this descriptor do not wait.
 pub(super) fn set_nonblocking(fd: c_int) -> Result<(), Errno> {
     // SAFETY: flags of a descriptor, without pointers.
@@ -115,6 +134,16 @@ pub fn locked_limit() -> Option<u64> {
     // SAFETY: the structure is this function's.
     unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
     Some(limit.rlim_cur).filter(|limit| *limit != libc::RLIM_INFINITY)
+}
+
+/// Where the system lists what programs open, each with the name of its device in `ibdev`.
+const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
+
+/// Whether a device is among those that programs can open.
+fn is_listed(class: &Path, device: &str) -> bool {
+    let entries = std::fs::read_dir(class).into_iter().flatten().flatten();
+    let names = entries.filter_map(|e| std::fs::read_to_string(e.path().join("ibdev")).ok());
+    names.into_iter().any(|name| name.trim() == device)
 }
 
 /// The RDMA devices of this machine, for an error.
@@ -157,11 +186,13 @@ impl Device {
             port: 0,
             name: String::new(),
             bounds: Bounds { queue: 0, places: 0, completions: 0, message: 0 },
+            listed: false,
             news: None,
         };
         // From here on what was made is released by `drop`.
         new.listen(addr, port)?;
         new.prepare()?;
+        new.listed = is_listed(Path::new(VERBS_CLASS), &new.name);
         Ok(new)
     }
 
@@ -248,6 +279,12 @@ impl Device {
         Ok(())
     }
 
+    /// Whether the system offers it to programs, as it did when it was opened. One that is being taken
+    /// away is not offered any more, long before it is gone.
+    pub(super) fn is_there(&self) -> bool {
+        !self.listed || is_listed(Path::new(VERBS_CLASS), &self.name)
+    }
+
     /// Whether it has been opened, and not closed since.
     pub(super) const fn is_open(&self) -> bool {
         !self.events.is_null()
@@ -278,9 +315,21 @@ impl Device {
         if asked == 0 { Ok(port) } else { Err(Errno(asked)) }
     }
 
+    /// The identifier of the port and the partition key that the listener is bound to.
+    fn address(&self) -> (Ipv6Addr, u16) {
+        if self.listener.is_null() {
+            return (Ipv6Addr::UNSPECIFIED, 0);
+        }
+        // SAFETY: the listener lives; its address is the library's, which does not change it behind
+        // `listen`.
+        let addr = unsafe { (*self.listener).ib_addr };
+        (addr.sgid.into(), u16::from_be(addr.pkey))
+    }
+
     /// The port as it is now.
     pub(super) fn port_state(&self) -> PortState {
         let port = self.query().unwrap_or_default();
+        let (gid, pkey) = self.address();
         PortState {
             device: self.name.clone(),
             port: self.port,
@@ -288,6 +337,9 @@ impl Device {
             rate_mbps: rate(&port),
             // 1 is 256 bytes, and each number twice the one before it.
             mtu: 128 << port.active_mtu.min(8),
+            ethernet: port.link_layer == LINK_LAYER_ETHERNET,
+            gid: Some(gid).filter(|gid| !gid.is_unspecified()),
+            pkey,
         }
     }
 }
@@ -311,6 +363,23 @@ impl Device {
             }
             if !self.events.is_null() {
                 (self.call.rdma_destroy_event_channel)(replace(&mut self.events, null_mut()));
+            }
+        }
+    }
+}
+
+impl Device {
+    /// Has the library of the connection manager give up devices that the system has taken away. It
+    /// keeps a device open for good otherwise, and the system waits with the removal for that; it
+    /// compares its list with the system's when the list is asked for.
+    pub(super) fn release_removed(&self) {
+        let mut count = 0;
+        // SAFETY: the place for the count is this function's; the list is given back once, and nothing
+        // of it is used.
+        unsafe {
+            let list = (self.call.rdma_get_devices)(&raw mut count);
+            if !list.is_null() {
+                (self.call.rdma_free_devices)(list);
             }
         }
     }
@@ -354,5 +423,37 @@ impl Registrar for Pinner {
         if failed != 0 {
             tracing::error!("memory is not deregistered: {}", Errno(failed));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_listed_as_long_as_programs_can_open_it() {
+        let class = fresh::path("verbs-class");
+        for (entry, device) in [("uverbs0", "rxe0\n"), ("uverbs1", "rxe1\n")] {
+            std::fs::create_dir_all(class.join(entry)).expect("a directory");
+            std::fs::write(class.join(entry).join("ibdev"), device).expect("a file");
+        }
+        std::fs::write(class.join("abi_version"), "6\n").expect("a file");
+        assert!(is_listed(&class, "rxe0") && is_listed(&class, "rxe1"));
+        assert!(!is_listed(&class, "rxe"));
+        std::fs::remove_dir_all(class.join("uverbs1")).expect("it goes");
+        assert!(!is_listed(&class, "rxe1") && is_listed(&class, "rxe0"));
+        std::fs::remove_dir_all(&class).expect("it goes");
+        assert!(!is_listed(&class, "rxe0"));
+    }
+
+    #[test]
+    fn the_port_of_an_address_is_read_where_its_family_has_one() {
+        // SAFETY: a structure of numbers.
+        let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
+        assert_eq!(port_of(&storage), None);
+        let at = socket_address(Ipv4Addr::new(10, 0, 0, 1), 1023);
+        // SAFETY: the storage has room for every kind of address.
+        unsafe { core::ptr::from_mut(&mut storage).cast::<libc::sockaddr_in>().write(at) };
+        assert_eq!(port_of(&storage), Some(1023));
     }
 }

@@ -9,6 +9,7 @@ use core::ptr::{null, null_mut};
 use lnet_types::Errno;
 use lnet_wire::ib::MSG_MAX;
 
+use super::CmConfig;
 use super::completions::Reserved;
 use super::device::{Bounds, Device, last_error};
 use super::library::Functions;
@@ -24,13 +25,9 @@ use crate::value::QpSize;
 /// Bytes that go with the queue entry itself, where the device can do that: all messages without
 /// payload, and small ones with it.
 const INLINE: [u32; 3] = [256, 128, 0];
-/// Entries of the send queue for each chain: a write, its message, and as much again for chains with
-/// several fragments.
-const ENTRIES_PER_CHAIN: u32 = 4;
-/// How often a request is repeated when it is not acknowledged, and when the peer has no receive
-/// buffer posted: the values of kernel nodes.
-const RETRIES: u8 = 5;
-const RECEIVER_NOT_READY_RETRIES: u8 = 6;
+/// Entries of the send queue for each chain: a write and its message. Longer chains go in parts. Each
+/// entry takes memory of the device, with its inline bytes, for as long as the connection lives.
+const ENTRIES_PER_CHAIN: u32 = 2;
 
 /// The name of a connection in work requests: a seat, and how often that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,7 +300,7 @@ impl Endpoint {
     }
 
     /// Says what was to be said once all receive buffers are posted.
-    pub(super) fn begin(&mut self) -> Result<(), Errno> {
+    pub(super) fn begin(&mut self, cm: CmConfig) -> Result<(), Errno> {
         let Some(Start { private, accepts }) = self.start.take() else { return Ok(()) };
         let mut param = ConnParam {
             private_data: private.as_ptr().cast::<c_void>(),
@@ -311,8 +308,8 @@ impl Endpoint {
             responder_resources: 0,
             initiator_depth: 0,
             flow_control: 1,
-            retry_count: RETRIES,
-            rnr_retry_count: RECEIVER_NOT_READY_RETRIES,
+            retry_count: cm.retries,
+            rnr_retry_count: cm.receiver_retries,
             srq: 0,
             qp_num: 0,
         };
@@ -385,7 +382,7 @@ mod tests {
     fn a_send_queue_keeps_within_the_device() {
         let bounds = Bounds { queue: 40, places: 4, completions: 100, message: 1 << 30 };
         let size = |sends| QpSize { sends, receives: 18 };
-        assert_eq!(send_entries(size(8), bounds), 32);
+        assert_eq!(send_entries(size(8), bounds), 16);
         assert_eq!(send_entries(size(255), bounds), 40);
         assert_eq!(send_entries(size(0), bounds), 2);
     }

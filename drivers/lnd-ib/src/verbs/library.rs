@@ -72,6 +72,8 @@ functions! {
         rdma_get_cm_event: fn(*mut EventChannel, *mut *mut CmEvent) -> c_int;
         rdma_ack_cm_event: fn(*mut CmEvent) -> c_int;
         rdma_set_option: fn(*mut CmId, c_int, c_int, *mut c_void, usize) -> c_int;
+        rdma_get_devices: fn(*mut c_int) -> *mut *mut Context;
+        rdma_free_devices: fn(*mut *mut Context);
     }
 }
 

@@ -74,6 +74,34 @@ const PRIVILEGED: Range<u16> = 512..1024;
 /// Ports that are tried for one connection.
 const PORT_TRIES: usize = 16;
 
+/// Settings of connection requests, those of this side and those of peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CmConfig {
+    /// The service that it listens on, and that its peers listen on.
+    pub service: u16,
+    /// How often the adapter repeats a request that is not acknowledged, 0 to 7.
+    pub retries: u8,
+    /// How often it repeats one for which the peer has no receive buffer, 0 to 6; 7 for ever.
+    pub receiver_retries: u8,
+    /// Whether it asks from source ports below 1024, where the system allows that.
+    pub uses_privileged_port: bool,
+    /// Whether requests from other ports are refused.
+    pub wants_privileged_port: bool,
+}
+
+impl Default for CmConfig {
+    /// The values of kernel nodes.
+    fn default() -> Self {
+        Self {
+            service: NetType::O2IB_SERVICE,
+            retries: 5,
+            receiver_retries: 6,
+            uses_privileged_port: true,
+            wants_privileged_port: false,
+        }
+    }
+}
+
 /// How an interface uses its device.
 #[derive(Clone, Debug)]
 pub struct VerbsConfig {
@@ -85,6 +113,8 @@ pub struct VerbsConfig {
     pub pinned_max: u64,
     /// Limit of the resolution of an address, and of that of a route.
     pub resolve: Duration,
+    /// What it says to the connection manager.
+    pub cm: CmConfig,
 }
 
 /// Memory that a map names.
@@ -176,7 +206,7 @@ impl Verbs {
         registry: &Registry,
         tokens: Range<usize>,
     ) -> Result<Self, OpenError> {
-        let device = Device::open(config.addr, NetType::O2IB_SERVICE)?;
+        let device = Device::open(config.addr, config.cm.service)?;
         let failed = |call, e: &io::Error| OpenError::Call {
             device: device.name.clone(),
             call,
@@ -235,7 +265,8 @@ impl Verbs {
         self.closed.clear();
         self.completions = Completions::new(self.device.call);
         self.device.close();
-        self.device = Device::open(self.config.addr, NetType::O2IB_SERVICE)?;
+        self.device.release_removed();
+        self.device = Device::open(self.config.addr, self.config.cm.service)?;
         self.registrations = Registrations::new(self.device.pinner(), limit);
         if let Err(e) = announce(&self.device, &self.registry, &self.tokens) {
             self.device.close();
@@ -321,7 +352,7 @@ impl Verbs {
         self.endpoints.insert(conn, Endpoint::new(call, id, seat));
         self.set_tos(id);
         self.bind(id)?;
-        let mut to = socket_address(to, NetType::O2IB_SERVICE);
+        let mut to = socket_address(to, self.config.cm.service);
         // SAFETY: the identifier lives; the address outlives the call.
         let asked = unsafe {
             (call.rdma_resolve_addr)(id, null_mut(), (&raw mut to).cast(), self.resolve_ms())
@@ -365,13 +396,10 @@ impl Verbs {
                 size_of::<c_int>(),
             );
         }
-        for _ in 0..PORT_TRIES {
+        let tries = if self.config.cm.uses_privileged_port { PORT_TRIES } else { 0 };
+        for _ in 0..tries {
             let port = self.next_port;
-            self.next_port = match port {
-                988 => 986,
-                port if port == PRIVILEGED.start => PRIVILEGED.end - 1,
-                port => port - 1,
-            };
+            self.next_port = below(port, self.config.cm.service);
             match bind(port) {
                 Err(Errno::EADDRINUSE | Errno::EADDRNOTAVAIL) => {}
                 Err(Errno::EACCES) => break,
@@ -409,7 +437,8 @@ impl Verbs {
 
     /// Everything is posted: the peer may hear of it.
     fn begin(&mut self, conn: ConnId) {
-        let begun = self.endpoints.get_mut(conn).map_or(Ok(()), Endpoint::begin);
+        let cm = self.config.cm;
+        let begun = self.endpoints.get_mut(conn).map_or(Ok(()), |endpoint| endpoint.begin(cm));
         if let Err(errno) = begun {
             tracing::debug!("a connection is not made: {errno}");
             self.report(conn, CmEvent::ConnectError);
@@ -608,6 +637,18 @@ impl Verbs {
                 (id, news, conn, private)
             };
             if news == CmNews::Request {
+                // SAFETY: the identifier came with the request and is this side's; the library has
+                // filled in where it comes from.
+                let port = unsafe { device::port_of(&(*id).dst_addr) };
+                if self.config.cm.wants_privileged_port && port.is_none_or(|p| p >= PRIVILEGED.end)
+                {
+                    tracing::warn!(
+                        port,
+                        "a request is refused: its source port must be below 1024"
+                    );
+                    endpoint::refuse(&call, id, &[]);
+                    continue;
+                }
                 self.last_request += 1;
                 let request = RequestId(self.last_request);
                 self.requests.insert(request, id);
@@ -749,6 +790,16 @@ impl Verbs {
     }
 }
 
+/// The port that is tried behind this one: the next one below that is not the service's.
+const fn below(port: u16, service: u16) -> u16 {
+    let next = if port == PRIVILEGED.start { PRIVILEGED.end - 1 } else { port - 1 };
+    match next == service {
+        true if next == PRIVILEGED.start => PRIVILEGED.end - 1,
+        true => next - 1,
+        false => next,
+    }
+}
+
 /// Completions of requests that came back because their queue pair had failed before.
 const FLUSHED: u32 = 5;
 
@@ -885,6 +936,10 @@ impl Adapter for Verbs {
         }
     }
 
+    fn is_there(&self) -> bool {
+        !self.device.is_open() || self.device.is_there()
+    }
+
     fn reopen(&mut self, _now: Instant) -> Result<(), Errno> {
         if !self.endpoints.is_empty() || !self.maps.is_empty() {
             return Err(Errno::EBUSY);
@@ -923,5 +978,19 @@ impl Drop for Verbs {
         for conn in self.endpoints.keys().collect::<Vec<_>>() {
             self.destroy(conn);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_ports_go_down_without_the_service_and_begin_again() {
+        assert_eq!(below(1023, 987), 1022);
+        assert_eq!(below(988, 987), 986);
+        assert_eq!(below(512, 987), 1023);
+        assert_eq!(below(513, 512), 1023);
+        assert_eq!(below(512, 1023), 1022);
     }
 }

@@ -247,13 +247,21 @@ pub(super) struct CmId {
     pub(super) qp: *mut Qp,
     pub(super) src_addr: libc::sockaddr_storage,
     pub(super) dst_addr: libc::sockaddr_storage,
-    /// GIDs and partition key.
-    pub(super) ib_addr: [u64; 5],
+    pub(super) ib_addr: IbAddr,
     pub(super) path_rec: *mut c_void,
     pub(super) num_paths: c_int,
     pub(super) gap: u32,
     pub(super) ps: c_uint,
     pub(super) port_num: u8,
+}
+
+/// `struct rdma_ib_addr`: GIDs and partition key, in network order.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(super) struct IbAddr {
+    pub(super) sgid: [u8; 16],
+    pub(super) dgid: [u8; 16],
+    pub(super) pkey: u16,
 }
 
 /// `struct rdma_conn_param`.
@@ -295,6 +303,8 @@ pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(super) const ACCESS_REMOTE_WRITE: c_int = 2;
 /// `IBV_PORT_ACTIVE`.
 pub(super) const PORT_ACTIVE: c_uint = 4;
+/// `IBV_LINK_LAYER_ETHERNET`.
+pub(super) const LINK_LAYER_ETHERNET: u8 = 2;
 /// `RDMA_OPTION_ID`, and of it `RDMA_OPTION_ID_TOS`, `RDMA_OPTION_ID_REUSEADDR`.
 pub(super) const OPTION_ID: c_int = 0;
 pub(super) const OPTION_TOS: c_int = 0;
@@ -363,6 +373,8 @@ mod tests {
             at!("rdma_cm_id", CmId, context),
             at!("rdma_cm_id", CmId, qp),
             at!("rdma_cm_id", CmId, "route.addr.dst_addr", dst_addr),
+            at!("rdma_cm_id", CmId, "route.addr.addr.ibaddr.sgid", ib_addr.sgid),
+            at!("rdma_cm_id", CmId, "route.addr.addr.ibaddr.pkey", ib_addr.pkey),
             at!("rdma_cm_id", CmId, "route.path_rec", path_rec),
             at!("rdma_cm_id", CmId, ps),
             at!("rdma_cm_id", CmId, port_num),
@@ -380,6 +392,7 @@ mod tests {
             ("IBV_ACCESS_LOCAL_WRITE", ACCESS_LOCAL_WRITE as usize),
             ("IBV_ACCESS_REMOTE_WRITE", ACCESS_REMOTE_WRITE as usize),
             ("IBV_PORT_ACTIVE", PORT_ACTIVE as usize),
+            ("IBV_LINK_LAYER_ETHERNET", LINK_LAYER_ETHERNET as usize),
             ("RDMA_OPTION_ID_TOS", OPTION_TOS as usize),
             ("RDMA_OPTION_ID_REUSEADDR", OPTION_REUSEADDR as usize),
         ]

@@ -50,6 +50,38 @@ fn a_device_that_returns_is_opened_again_and_serves_both_ways() {
 }
 
 #[test]
+fn a_device_that_goes_without_an_event_is_missed_while_its_port_is_down() {
+    let mut world = pair(IbConfig::default());
+    world.put(0, 1, 0, 65_536);
+    world.run(SECOND);
+    world.hosts[0].port.adapter.vanish();
+    world.drain(0);
+    assert_eq!(world.hosts[0].port.ib.connections(None), 1, "a port may come back");
+    world.run(3 * SECOND);
+    assert_eq!(world.hosts[0].port.ib.connections(None), 0);
+    assert_eq!(world.conns(0), [], "the system waits for that");
+    world.hosts[0].port.adapter.come_back();
+    world.run(3 * SECOND);
+    assert_eq!(links(&world), [Link::Down, Link::Up]);
+    world.put(0, 1, 1, 65_536);
+    world.run(5 * SECOND);
+    assert_eq!(world.hosts[0].end(1), Some(Ok(())));
+    world.assert_clean();
+}
+
+#[test]
+fn a_port_that_comes_back_is_not_looked_at_any_more() {
+    let mut world = pair(IbConfig::default());
+    for event in [DeviceEvent::PortError, DeviceEvent::PortActive] {
+        world.hosts[0].port.adapter.device(event);
+        world.drain(0);
+        let waits = world.hosts[0].port.ib.poll_timeout().is_some();
+        assert_eq!(waits, event == DeviceEvent::PortError);
+        world.run(Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn a_device_is_opened_again_only_behind_the_last_connection_and_map() {
     let mut world = pair(IbConfig::default());
     world.hosts[1].silent_gets = true;

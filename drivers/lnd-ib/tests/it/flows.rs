@@ -38,6 +38,10 @@ fn a_put_that_fits_a_message_goes_at_once_and_a_larger_one_by_rdma() {
     let lens: Vec<_> =
         world.hosts[1].received.iter().map(|r| r.bytes.as_ref().map(Vec::len)).collect();
     assert_eq!(lens, [Some(0), Some(1), Some(3976), Some(3977), Some(1 << 20)]);
+    // IMMEDIATE, PUT_REQ, PUT_DONE and NOOP without payload (wire.md 7.3), and the payload.
+    let stats = world.hosts[0].port.ib.stats();
+    let heads = 3 * 120 + 2 * 128 + 2 * 60 + 48 * stats.noops;
+    assert_eq!(stats.bytes_out, heads + 1 + 3976 + 3977 + (1 << 20));
     world.assert_clean();
     world.assert_balance();
 }

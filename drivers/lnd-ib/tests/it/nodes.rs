@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use lnd_ib::{DeviceEvent, IbConfig};
+use lnd_ib::{CmEvent, CmRejection, DeviceEvent, IbConfig};
 use lnet::{EventKind, Get, MatchEntry, MdOptions, MdSpec, Put};
 use lnet_types::{Instant, ProcessId};
 
@@ -94,4 +94,81 @@ fn a_fatal_device_event_is_the_status_of_the_node_s_interface_at_once() {
         assert_eq!(view.expect("the interface").fatal, fatal, "{event:?}");
         world.run(Duration::from_millis(10));
     }
+}
+
+/// Two nodes, the first of which has sent a PUT that waits for its connection, as no packet passes.
+/// Of the peer it knows a second interface, on another network: one with a single interface is spared.
+fn waiting() -> World {
+    let mut world = nodes();
+    world.cut.insert((0, 1));
+    let (now, to) = (world.now, world.hosts[1].nid);
+    let source = world.hosts[0].alloc(8);
+    let (a, _) = world.hosts[0].node.as_mut().expect("a node");
+    a.set_tunables(now, &[("discovery", 0)]).expect("it can be set");
+    let far = "10.88.0.3@tcp".parse().expect("a NID");
+    a.peer_add(now, to, &[to, far], true, false).expect("it is added");
+    let md = a.bind(MdSpec::new(source, 1)).expect("bound");
+    let put = Put {
+        md,
+        ack: false,
+        src: None,
+        target: ProcessId::lustre(to),
+        portal: 4,
+        match_bits: 7,
+        offset: 0,
+        hdr_data: 0,
+        timeout: None,
+    };
+    a.put(now, put).expect("sent");
+    world.drain(0);
+    assert_eq!(healths(&world), (1000, 1000));
+    world
+}
+
+/// Health of the first node's interface, and of its peer's, as that node has them.
+fn healths(world: &World) -> (u32, u32) {
+    let (node, ni) = world.hosts[0].node.as_ref().expect("a node");
+    let views = node.net_views();
+    let own = views.iter().flat_map(|net| &net.nis).find(|view| view.id == *ni);
+    let peer = node.peer_view_of(world.hosts[1].nid).expect("the peer");
+    let other = peer.nis.iter().find(|view| view.nid == world.hosts[1].nid);
+    (own.expect("the interface").health, other.expect("its interface").health)
+}
+
+/// RS-053, B-20, H-10.
+#[test]
+fn an_event_of_a_connection_lowers_the_health_of_the_side_to_blame() {
+    let rejected = |why| CmEvent::Rejected { why, private: b"" };
+    let table = [
+        (rejected(CmRejection::Other), (1000, 900)),
+        (rejected(CmRejection::Consumer), (1000, 900)),
+        (rejected(CmRejection::NoListener), (900, 900)),
+        (CmEvent::AddrError, (900, 900)),
+        (CmEvent::RouteError, (900, 900)),
+        (CmEvent::Unreachable, (900, 1000)),
+        (CmEvent::ConnectError, (900, 1000)),
+        (CmEvent::DeviceRemoval, (900, 1000)),
+        (CmEvent::AddrChange, (1000, 1000)),
+    ];
+    for (event, expected) in table {
+        let mut world = waiting();
+        let conn = world.conns(0)[0];
+        let now = world.now;
+        world.hosts[0].port.ib.cm_event(now, conn, event);
+        world.drain(0);
+        assert_eq!(healths(&world), expected, "{event:?}");
+        world.assert_clean();
+    }
+}
+
+/// RS-053.
+#[test]
+fn an_event_of_the_device_costs_the_own_interface_its_health_and_the_peer_s_nothing() {
+    let mut world = waiting();
+    world.hosts[0].port.adapter.device(DeviceEvent::Removed);
+    world.drain(0);
+    let (own, peer) = healths(&world);
+    assert!(own < 1000, "{own}");
+    assert_eq!(peer, 1000);
+    world.assert_clean();
 }

@@ -327,6 +327,7 @@ impl Player {
                 Output::Unmap { .. }
                 | Output::Copy { .. }
                 | Output::Scatter { .. }
+                | Output::Look
                 | Output::Reopen => {}
                 Output::Event(event) => self.event(event),
             }

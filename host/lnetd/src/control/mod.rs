@@ -88,7 +88,7 @@ impl Control {
             parameters.settings.iter().map(|s| (s.name.as_str(), s.value)).collect();
         tunables.set_all(&settings).context("module parameters")?;
         let cpus = Cpus::new(options, &parameters).context("CPU partitions")?;
-        let sock = nets::SockDefaults::new(options, &parameters.sock);
+        let sock = nets::SockDefaults::new(options, &parameters);
         let rpc = request_tunables(options.profile, &parameters.requests)?;
         let state = Mutex::new(State { tunables, rpc, sock, node: None });
         let recordings = Recordings::default();
@@ -259,6 +259,11 @@ impl Control {
     /// The TCP driver's own time limit, seconds; 0 follows the node's.
     pub(crate) fn sock_timeout(&self) -> u32 {
         self.state().sock.timeout_s
+    }
+
+    /// The RDMA driver's limit, seconds.
+    pub(crate) fn ib_timeout(&self) -> u32 {
+        self.state().sock.ib.timeout_s
     }
 
     /// The TCP driver's settings.

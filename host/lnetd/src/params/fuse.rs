@@ -384,8 +384,9 @@ mod tests {
             .collect();
         names.sort();
         let flat = params::list().into_iter().filter(|p| !p.name.contains('/')).count();
-        assert_eq!(names.len(), flat + 1);
-        assert!(names.contains(&"ksocklnd".to_owned()));
+        let drivers = ["ksocklnd", "ko2iblnd"];
+        assert_eq!(names.len(), flat + drivers.len());
+        assert!(drivers.iter().all(|driver| names.contains(&(*driver).to_owned())));
         for name in &names {
             let path = file(name);
             if path.is_file() {

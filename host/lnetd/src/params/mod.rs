@@ -11,9 +11,10 @@ use lnd_sock::AcceptMode;
 use lnet::{NetTunables, Tunables};
 use lnet_admin::{AdminError, ParamInfo, Reply, Request};
 use lnet_config::{
-    ModuleParameters, Setting, SockParameters, nearest, parse_number, parse_setting,
+    IbParameters, ModuleParameters, Setting, SockParameters, nearest, parse_number, parse_setting,
 };
-use lnet_types::{CpuPattern, Errno, Net};
+use lnet_rt::CmConfig;
+use lnet_types::{CpuPattern, Errno, Net, NetType};
 
 use crate::control::Control;
 
@@ -62,6 +63,12 @@ enum Source {
     Module(fn(&ModuleParameters) -> i64),
     /// What interfaces to come have where nothing else is said for them.
     Ni(fn(&SockParameters) -> i64),
+    /// The RDMA driver's time limit, seconds; 0 follows the node's.
+    IbTimeout,
+    /// What RDMA interfaces to come have where nothing else is said for them.
+    Ib(fn(&IbParameters) -> i64),
+    /// The RDMA interface where none is named.
+    IbInterface,
 }
 
 /// One file.
@@ -73,13 +80,19 @@ struct Param {
 impl Param {
     fn is_writable(&self) -> bool {
         match self.source {
-            Source::Tunable(_) | Source::Rpc(_) | Source::SockTimeout | Source::Rotor => true,
+            Source::Tunable(_)
+            | Source::Rpc(_)
+            | Source::SockTimeout
+            | Source::IbTimeout
+            | Source::Rotor => true,
             Source::Status(_, touch) => touch.is_some(),
             Source::Sock(_)
             | Source::Accept
             | Source::Cpus(_)
             | Source::Module(_)
-            | Source::Ni(_) => false,
+            | Source::Ni(_)
+            | Source::Ib(_)
+            | Source::IbInterface => false,
         }
     }
 }
@@ -142,7 +155,7 @@ fn table() -> Vec<Param> {
         ("ksocklnd/rx_buffer_size", Source::Sock(|c| c.recv_buffer.unwrap_or(0).into())),
         ("ksocklnd/accept_port", Source::Sock(|c| c.port.into())),
     ];
-    let sock = sock.into_iter().map(|(name, source)| Param { name, source });
+    let sock = sock.into_iter().chain(rdma()).map(|(name, source)| Param { name, source });
     let others = [
         Param {
             name: "lock_prim_nid",
@@ -158,6 +171,66 @@ fn table() -> Vec<Param> {
     let mut all: Vec<Param> = tunables.chain(rpc).chain(status).chain(sock).chain(others).collect();
     all.sort_unstable_by_key(|p| p.name);
     all
+}
+
+/// Those of the RDMA driver. They are shown as they were given; what follows from them stands with the
+/// interfaces.
+fn rdma() -> [(&'static str, Source); 16] {
+    [
+        (
+            "ko2iblnd/service",
+            Source::Ib(|p| or(p.service.map(u32::from), CmConfig::default().service)),
+        ),
+        ("ko2iblnd/timeout", Source::IbTimeout),
+        ("ko2iblnd/conns_per_peer", Source::Ib(|p| p.conns_per_peer.map_or(1, i64::from))),
+        ("ko2iblnd/credits", Source::Ib(|p| positive(p.credits, NetTunables::SOCK.credits))),
+        (
+            "ko2iblnd/peer_credits",
+            Source::Ib(|p| positive(p.peer_credits, NetTunables::SOCK.peer_credits)),
+        ),
+        ("ko2iblnd/peer_credits_hiw", Source::Ib(|p| or(p.peer_credits_hiw, 0_u32))),
+        (
+            "ko2iblnd/peer_buffer_credits",
+            Source::Ib(|p| or(p.peer_buffer_credits, NetTunables::SOCK.peer_buffer_credits)),
+        ),
+        (
+            "ko2iblnd/peer_timeout",
+            Source::Ib(|p| or(p.peer_timeout, NetTunables::SOCK.peer_timeout)),
+        ),
+        ("ko2iblnd/ipif_name", Source::IbInterface),
+        (
+            "ko2iblnd/retry_count",
+            Source::Ib(|p| or(p.retry_count.map(u32::from), CmConfig::default().retries)),
+        ),
+        (
+            "ko2iblnd/rnr_retry_count",
+            Source::Ib(|p| {
+                or(p.rnr_retry_count.map(u32::from), CmConfig::default().receiver_retries)
+            }),
+        ),
+        (
+            "ko2iblnd/keepalive",
+            Source::Ib(|p| {
+                or(p.keepalive, lnet_rt::IbConfig::default().keepalive.as_secs() as u32)
+            }),
+        ),
+        ("ko2iblnd/concurrent_sends", Source::Ib(|p| or(p.concurrent_sends, 0_u32))),
+        (
+            "ko2iblnd/require_privileged_port",
+            Source::Ib(|p| {
+                p.require_privileged_port
+                    .unwrap_or(CmConfig::default().wants_privileged_port)
+                    .into()
+            }),
+        ),
+        (
+            "ko2iblnd/use_privileged_port",
+            Source::Ib(|p| {
+                p.use_privileged_port.unwrap_or(CmConfig::default().uses_privileged_port).into()
+            }),
+        ),
+        ("ko2iblnd/tos", Source::Ib(|p| p.tos.map_or(-1, i64::from))),
+    ]
 }
 
 /// What is said of a setting of interfaces, else the driver's own.
@@ -222,6 +295,11 @@ pub(crate) fn get(control: &Control, name: &str) -> Result<String, AdminError> {
         }
         Source::Cpus(text) => Ok(text(control.cpus.pattern()) + "\n"),
         Source::Ni(value) => Ok(line(value(&control.sock_parameters()))),
+        Source::IbTimeout => Ok(line(control.ib_timeout().into())),
+        Source::Ib(value) => Ok(line(value(&control.parameters().ib))),
+        Source::IbInterface => {
+            Ok(format!("{}\n", control.parameters().ib.ipif_name.as_deref().unwrap_or("ib0")))
+        }
         Source::Module(value) => Ok(line(value(control.parameters()))),
     }
 }
@@ -261,19 +339,23 @@ pub(crate) fn set(control: &Control, name: &str, text: &str) -> Result<(), Admin
             return Ok(());
         }
         Source::Status(_, Some(touch)) => return touch(control),
-        Source::SockTimeout => {
+        Source::SockTimeout | Source::IbTimeout => {
             let seconds = u32::try_from(number()?).map_err(|_| {
                 AdminError::errno(Errno::EINVAL)
                     .because(format_args!("{name} '{word}': expected 0 or more seconds"))
             })?;
-            Request::LndTimeoutSet { net: Net::TCP, seconds }
+            let rdma = Net { kind: NetType::O2IB, num: 0 };
+            let net = if matches!(param.source, Source::IbTimeout) { rdma } else { Net::TCP };
+            Request::LndTimeoutSet { net, seconds }
         }
         Source::Status(_, None)
         | Source::Sock(_)
         | Source::Accept
         | Source::Cpus(_)
         | Source::Module(_)
-        | Source::Ni(_) => {
+        | Source::Ni(_)
+        | Source::Ib(_)
+        | Source::IbInterface => {
             return Err(
                 AdminError::errno(Errno::EACCES).because(format_args!("{name} can be read only"))
             );

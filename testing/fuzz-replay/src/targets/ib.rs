@@ -383,7 +383,8 @@ impl Shell<'_> {
                 Output::Event(Event::RxDone { msg, .. }) => {
                     assert!(self.receiving.remove(&msg), "a message is received twice");
                 }
-                Output::Event(_) => {}
+                // What the machine does then, an event of the device of its own shows.
+                Output::Look | Output::Event(_) => {}
             }
         }
     }

@@ -55,7 +55,7 @@ pub(crate) fn service_id(session: &mut Session<'_>, _: &Command, _: &Args) -> i3
     if let Ok(Reply::Nets(nets)) = nets
         && nets.iter().any(|net| net.net.kind == NetType::O2IB)
     {
-        let id = TCP_PORT_SPACE | u64::from(NetType::O2IB_SERVICE);
+        let id = TCP_PORT_SPACE | u64::from(service(session));
         let value = Tree::plain(format_args!("{:#018x}", id.swap_bytes()));
         session.print(&Tree::map([("service_id", Tree::map([("value", value)]))]), Style::Classic);
         return 0;
@@ -70,6 +70,16 @@ pub(crate) fn service_id(session: &mut Session<'_>, _: &Command, _: &Args) -> i3
         session.err_line("# there is no o2ib network on this node");
     }
     Errno::ENOMSG.negative()
+}
+
+/// The port of the RDMA driver: that of the module parameters, if the daemon knows of them.
+fn service(session: &mut Session<'_>) -> u16 {
+    let said = session.ask(&Request::ParamGet { name: "ko2iblnd/service".to_owned() });
+    let texts = match said {
+        Ok(Reply::Texts(texts)) => texts,
+        _ => Vec::new(),
+    };
+    texts.first().and_then(|text| text.trim().parse().ok()).unwrap_or(NetType::O2IB_SERVICE)
 }
 
 /// A script of the system, and the variable that may name another.

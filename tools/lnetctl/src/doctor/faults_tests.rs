@@ -2,8 +2,8 @@
 
 use super::rules::Finding;
 use super::site::Site;
-use super::tests::{a, b, r, replaced};
-use super::{merge, read, rules};
+use super::tests::{a, b, node, r, replaced};
+use super::{local, merge, read, rules};
 
 /// The gateway in A's record, and a peer that was configured and answers.
 const PEERS: &str = "peer:
@@ -339,6 +339,65 @@ fn each_of_the_planted_faults_is_found_by_its_rule_and_says_what_it_is() {
         assert!(found.iter().any(is_it), "{what}: no '{rule}: {says}' in {found:#?}");
         assert!(found.iter().all(|f| !f.fixes.is_empty()), "{what}: {found:#?}");
     }
+}
+
+/// A node with an interface on an RDMA network, whose port is as `net show -v 5` prints it.
+fn rdma_node(n: u8) -> String {
+    let rdma = format!(
+        "    ulnet: {{rdma: {{active: true, rate_mbps: 100000, degraded: false, link_layer: InfiniBand, \
+         mtu: 4096, gid: \"fe80::{n}\", pkey: 0x8001, connections: 3, pinned_bytes: 9, pinned_max: 99, \
+         registrations: 9, registrations_found: 1}}}}\n"
+    );
+    let status = "    status: up\n";
+    let text = node(&format!("ib{n}"), &[(&format!("10.5.0.{n}@o2ib"), "ib0")], "");
+    replaced(text, status, &format!("{status}{rdma}"))
+}
+
+/// What is planted into the last of three such nodes, which rule finds it, and what it says.
+const RDMA_FAULTS: &[(&str, &str, &str, &str)] = &[
+    ("active: true", "active: false", "rdma", "port is not active"),
+    ("degraded: false", "degraded: true", "rdma", "slower than it was"),
+    ("registrations: 9", "registrations: 9, locked_limit: 8388608", "rdma", "may lock 8192 KiB"),
+    ("pinned_bytes: 9,", "pinned_bytes: 95,", "rdma", "95 of 99 bytes that may be pinned"),
+    ("gid: \"fe80::", "gid: \"fec0::", "RDMA ends", "GIDs of fec0::, others of the network are on"),
+    ("link_layer: InfiniBand", "link_layer: Ethernet", "RDMA ends", "its port is on Ethernet"),
+    ("pkey: 0x8001", "pkey: 0xffff", "RDMA ends", "partition key is 0xffff, that of others 0x8001"),
+    ("mtu: 4096", "mtu: 2048", "RDMA ends", "have 2048 bytes, those of others 4096"),
+    (
+        "rate_mbps: 100000",
+        "rate_mbps: 25000",
+        "RDMA ends",
+        "25000 Mbit/s is slower than the 100000",
+    ),
+];
+
+#[test]
+fn each_planted_fault_of_an_rdma_port_is_found_alone() {
+    let site: Vec<String> = (1..=3).map(rdma_node).collect();
+    assert_eq!(found(&site), []);
+    for (from, to, rule, says) in RDMA_FAULTS {
+        let mut site = site.clone();
+        site[2] = replaced(site[2].clone(), from, to);
+        let found = found(&site);
+        let [one] = &found[..] else { panic!("{to}: {found:#?}") };
+        assert_eq!((one.rule, one.nodes[0].as_str()), (*rule, "ib3"), "{to}");
+        assert!(one.text.contains(says) && !one.fixes.is_empty(), "{to}: {one:#?}");
+    }
+    // Two members without the right to reach each other, and a third one that both reach.
+    let mut site = site;
+    for text in &mut site[1..] {
+        *text = replaced(text.clone(), "pkey: 0x8001", "pkey: 0x0001");
+    }
+    let found = found(&site);
+    assert!(found.len() == 1 && found[0].text.contains("limited member"), "{found:#?}");
+}
+
+#[test]
+fn a_saved_rdma_port_is_read_back_the_same() {
+    let node = read::node(&rdma_node(1), "?").unwrap();
+    assert!(node.nis[0].rdma.is_some_and(|port| port.pkey == 0x8001 && port.gid.is_some()));
+    let text = local::document(&node).render(lnet_config::Style::Classic);
+    assert_eq!(read::node(&text, "?").unwrap(), node);
 }
 
 #[test]

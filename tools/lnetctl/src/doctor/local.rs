@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::site::{Device, Ni, Node, Peer, PeerNi, Route, Rpc, RpcEviction, RpcImport, RpcService};
 use crate::Session;
+use crate::show::net::rdma_port;
 
 /// How long each NID of a peer may take to answer, milliseconds.
 const PING_MS: u64 = 5_000;
@@ -329,7 +330,7 @@ pub(super) fn document(node: &Node) -> Tree {
         let health: Vec<_> =
             health.into_iter().filter_map(|(key, v)| Some((key, Tree::plain(v?)))).collect();
         rows.extend((!health.is_empty()).then(|| ("health stats", Tree::map(health))));
-        rows.extend(ni.is_flapping.then(flapping));
+        rows.extend(ours(ni));
         rows.extend(within("peer_credits", ni.peer_credits).map(|t| ("tunables", t)));
         rows.extend(within("timeout", ni.timeout_s).map(|t| ("lnd tunables", t)));
         let nis = Tree::List(vec![Tree::map(rows)]);
@@ -457,6 +458,14 @@ fn rpc_document(rpc: &Rpc) -> Tree {
 /// What a backup of kernel tools has no place for stands below `ulnet`, as in `net show -v 5`.
 fn flapping() -> (&'static str, Tree) {
     ("ulnet", Tree::map([("flapping", Tree::plain(1))]))
+}
+
+/// The same of a local interface.
+fn ours(ni: &Ni) -> Option<(&'static str, Tree)> {
+    let mut rows = Vec::new();
+    rows.extend(ni.is_flapping.then(|| ("flapping", Tree::plain(1))));
+    rows.extend(ni.rdma.as_ref().map(|port| ("rdma", rdma_port(port))));
+    (!rows.is_empty()).then(|| ("ulnet", Tree::map(rows)))
 }
 
 fn peer_document(peer: &Peer) -> Tree {

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::net::IpAddr;
 
-use lnet_admin::{PeerFlags, RailSnapshot};
+use lnet_admin::{PeerFlags, RailSnapshot, RdmaPortSnapshot};
 use lnet_config::parse_number;
 use lnet_config::yaml::{self, Value, YAML_BYTES_MAX};
 use lnet_types::{Net, Nid};
@@ -110,7 +110,31 @@ fn ni(item: &yaml::Node) -> Result<Ni, String> {
         is_flapping: is_flapping(item),
         peer_credits: get(item, "tunables").and_then(|t| number(t, "peer_credits")),
         timeout_s: get(item, "lnd tunables").and_then(|t| number(t, "timeout")),
-        rdma: None,
+        rdma: get(item, "ulnet").and_then(|ours| get(ours, "rdma")).map(rdma).transpose()?,
+    })
+}
+
+/// An RDMA port, as `net show -v 5` prints it.
+fn rdma(item: &yaml::Node) -> Result<RdmaPortSnapshot, String> {
+    let is = |key, word| get(item, key).and_then(text_of) == Some(word);
+    let count = |key| number(item, key).and_then(|n| u64::try_from(n).ok());
+    let small = |key| count(key).and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+    let gid = get(item, "gid").and_then(text_of).map(str::parse);
+    let gid = gid.transpose().map_err(|_| format!("'gid' is no GID, at {}", item.pos))?;
+    Ok(RdmaPortSnapshot {
+        active: is("active", "true"),
+        rate_mbps: small("rate_mbps"),
+        degraded: is("degraded", "true"),
+        connections: small("connections"),
+        pinned: count("pinned_bytes").unwrap_or(0),
+        pinned_max: count("pinned_max").unwrap_or(0),
+        registered: count("registrations").unwrap_or(0),
+        found: count("registrations_found").unwrap_or(0),
+        locked_limit: count("locked_limit"),
+        mtu: small("mtu"),
+        ethernet: is("link_layer", "Ethernet"),
+        gid,
+        pkey: u16::try_from(small("pkey")).unwrap_or(0),
     })
 }
 

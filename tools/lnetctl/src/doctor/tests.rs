@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// A node as `doctor --save` writes it.
-fn node(name: &str, nis: &[(&str, &str)], rest: &str) -> String {
+pub(super) fn node(name: &str, nis: &[(&str, &str)], rest: &str) -> String {
     let mut text = format!("node: {name}\nnet:\n");
     for (nid, device) in nis {
         let net = nid.split_once('@').unwrap().1;

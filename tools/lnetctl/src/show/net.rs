@@ -134,18 +134,26 @@ fn details(rows: &mut Rows, detail: &NiDetail, level: i64) {
 }
 
 /// The device of an RDMA interface, and the memory that is pinned there.
-fn rdma_port(port: &RdmaPortSnapshot) -> Tree {
+pub(crate) fn rdma_port(port: &RdmaPortSnapshot) -> Tree {
     let big = |n: u64| Tree::plain(n);
-    Tree::map([
+    let mut rows = vec![
         ("active", Tree::plain(port.active)),
         ("rate_mbps", Tree::plain(port.rate_mbps)),
         ("degraded", Tree::plain(port.degraded)),
+        ("link_layer", Tree::plain(if port.ethernet { "Ethernet" } else { "InfiniBand" })),
+        ("mtu", Tree::plain(port.mtu)),
+    ];
+    rows.extend(port.gid.map(|gid| ("gid", Tree::Quoted(gid.to_string()))));
+    rows.extend([
+        ("pkey", Tree::plain(format_args!("{:#06x}", port.pkey))),
         ("connections", Tree::plain(port.connections)),
         ("pinned_bytes", big(port.pinned)),
         ("pinned_max", big(port.pinned_max)),
         ("registrations", big(port.registered)),
         ("registrations_found", big(port.found)),
-    ])
+    ]);
+    rows.extend(port.locked_limit.map(|limit| ("locked_limit", big(limit))));
+    Tree::map(rows)
 }
 
 /// Tunables of a driver (S-net-5).

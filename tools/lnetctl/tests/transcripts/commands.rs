@@ -499,9 +499,13 @@ fn a_service_id_is_refused_as_where_the_driver_is_not_loaded() {
 
 #[test]
 fn c_misc_1_the_service_id_is_that_of_the_rdma_drivers_port() {
-    struct WithRdma;
+    struct WithRdma(Option<&'static str>);
     impl Ask for WithRdma {
-        fn ask_within(&mut self, _: &Request, _: Duration) -> Result<Reply, ClientError> {
+        fn ask_within(&mut self, r: &Request, _: Duration) -> Result<Reply, ClientError> {
+            if let (Request::ParamGet { name }, Some(port)) = (r, self.0) {
+                assert_eq!(name, "ko2iblnd/service");
+                return Ok(Reply::Texts(vec![port.to_owned()]));
+            }
             Ok(Reply::Nets(vec![NetSnapshot {
                 net: "o2ib3".parse().unwrap(),
                 nis: Vec::new(),
@@ -511,10 +515,13 @@ fn c_misc_1_the_service_id_is_that_of_the_rdma_drivers_port() {
             }]))
         }
     }
-    let mut node = WithRdma;
-    let mut session = Session::new(&mut node);
-    assert_eq!(lnetctl::run(&mut session, &["service-id".to_owned()]), 0);
-    assert_eq!(session.out, "service_id:\n    value: 0xdb03060100000000\n");
+    let ports = [(None, "0xdb03060100000000"), (Some("1987\n"), "0xc307060100000000")];
+    for (port, id) in ports {
+        let mut node = WithRdma(port);
+        let mut session = Session::new(&mut node);
+        assert_eq!(lnetctl::run(&mut session, &["service-id".to_owned()]), 0);
+        assert_eq!(session.out, format!("service_id:\n    value: {id}\n"));
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use lnet::upper::{Below, Upper, UpperId};
 use lnet::{Event as LnetEvent, Report};
 use lnet_rt::{Buffer, Stack, Wait};
-use lnet_types::{IoVec, Nid, iovec_slice};
+use lnet_types::{IoVec, Net, Nid, iovec_slice};
 use lustre_rt::{Call, CallError, Direction};
 use ptlrpc::{Bulk, Config, Event, ImportId, Ptlrpc};
 
@@ -65,7 +65,7 @@ impl Upper for Calls {
 
 impl Inline {
     pub(super) fn new(common: &Common, server: Nid) -> anyhow::Result<Self> {
-        let mut stack = node::stack(common, &addresses(&[], common.rails, 129, 0))?;
+        let mut stack = node::stack(common, Net::TCP, &addresses(&[], common.rails, 129, 0))?;
         let lent = stack.lend(Buffer::zeroed(BULK_MAX as usize)).map_err(|e| e.error)?;
         let memory = stack.region(lent);
         let tunables = ptlrpc::Tunables::default();

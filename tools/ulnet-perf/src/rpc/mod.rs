@@ -194,8 +194,8 @@ fn beside(
     };
     let small = work(&[Test::Latency, Test::Put], 8, options.window);
     let bulk = work(&[Test::Put, Test::Get], Size::MAX, BULK_WINDOW as u16);
-    let mut rows = client::measure(common, &[], server, &small)?;
-    rows.extend(client::measure(common, &[], server, &bulk)?);
+    let mut rows = client::measure(common, Net::TCP, &[], server, &small)?;
+    rows.extend(client::measure(common, Net::TCP, &[], server, &bulk)?);
     Ok(rows)
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use lnet_rt::{Buffer, NodeHandle, Spin};
-use lnet_types::Nid;
+use lnet_types::{Net, Nid};
 use lustre_rt::{Call, Direction, Done, Import, RpcNode};
 
 use super::super::node;
@@ -27,7 +27,7 @@ impl Drop for Threaded {
 
 impl Threaded {
     pub(super) fn new(common: &Common, server: Nid) -> anyhow::Result<Self> {
-        let stack = node::stack(common, &addresses(&[], common.rails, 129, 0))?;
+        let stack = node::stack(common, Net::TCP, &addresses(&[], common.rails, 129, 0))?;
         let node = stack.spawn("lnet", Spin::default())?;
         let import = RpcNode::start(&node, Default::default())?.import(import(server))?;
         Ok(Self { node, import })

@@ -138,6 +138,72 @@ fn a_modprobe_file_of_a_whole_node_is_read_with_all_its_settings() {
 }
 
 #[test]
+fn options_of_the_rdma_driver_are_kept_and_those_without_effect_have_a_reason() {
+    let all = ModuleParameters::from_modprobe(
+        "options ko2iblnd peer_credits=32 peer_credits_hiw=16 credits=1024 concurrent_sends=64\n\
+         options ko2iblnd timeout=10 peer_timeout=-1 keepalive=30 conns_per_peer=4 tos=106\n\
+         options ko2iblnd service=1987 ipif_name=ib1 retry_count=3 rnr_retry_count=0 peer_credits=64\n\
+         options ko2iblnd use_privileged_port=0 require_privileged_port=1 peer_buffer_credits=8\n\
+         options ko2iblnd map_on_demand=256 cksum=1 ib_mtu=2048 nscheds=2 frob=1\n",
+    )
+    .unwrap();
+    let expected = IbParameters {
+        service: Some(1987),
+        timeout: Some(10),
+        conns_per_peer: Some(4),
+        credits: Some(1024),
+        peer_credits: Some(64),
+        peer_credits_hiw: Some(16),
+        peer_buffer_credits: Some(8),
+        peer_timeout: Some(0),
+        ipif_name: Some("ib1".to_owned()),
+        retry_count: Some(3),
+        rnr_retry_count: Some(0),
+        keepalive: Some(30),
+        concurrent_sends: Some(64),
+        require_privileged_port: Some(true),
+        use_privileged_port: Some(false),
+        tos: Some(106),
+    };
+    assert_eq!(all.ib, expected);
+    assert_eq!(all.sock, SockParameters::default());
+    let ignored: Vec<_> =
+        all.notes.iter().filter_map(|n| Some((n.line, n.ignored.as_deref()?))).collect();
+    assert_eq!(
+        ignored,
+        [
+            (5, MAPPED),
+            (5, NO_SUMS),
+            (5, BY_ROUTE),
+            (5, DIFFERENT),
+            (5, "module ko2iblnd has no parameter 'frob'")
+        ]
+    );
+}
+
+#[test]
+fn options_of_each_driver_go_to_its_own_networks_in_yaml() {
+    let all = ModuleParameters::from_modprobe(
+        "options lnet networks=\"tcp(eth0),o2ib(ib0),o2ib1(ib1)\"\n\
+         options ksocklnd peer_credits=16\noptions ko2iblnd peer_credits=32 concurrent_sends=64 tos=9\n",
+    )
+    .unwrap();
+    let config = Config::from_yaml(&all.to_config().to_yaml()).unwrap();
+    let nets = config.blocks.iter().filter_map(|(_, block)| match block {
+        Block::Net(net) => Some(net),
+        _ => None,
+    });
+    let said = |net: &NetBlock| {
+        let ni = &net.nis[0];
+        let of_net = ni.tunables.peer_credits;
+        (net.net.to_string(), of_net, ni.lnd.concurrent_sends, ni.lnd.tos)
+    };
+    let found: Vec<_> = nets.map(said).collect();
+    let o2ib = |net: &str| (net.to_owned(), Some(32), Some(64), Some(9));
+    assert_eq!(found, [("tcp".to_owned(), Some(16), None, None), o2ib("o2ib"), o2ib("o2ib1")]);
+}
+
+#[test]
 fn partitions_are_what_the_pattern_says_else_as_many_as_asked_for() {
     let of = |text: &str| {
         let all = ModuleParameters::from_modprobe(text).unwrap();
@@ -172,6 +238,14 @@ fn values_that_can_not_be_are_errors_with_their_line() {
         ("options lnet accept_port=0", "no value for this parameter, on line 1"),
         ("options lnet accept_port=65536", "no value for this parameter, on line 1"),
         ("options ksocklnd conns_per_peer=256", "no value for this parameter, on line 1"),
+        ("options ko2iblnd peer_credits=many", "no value for this parameter, on line 1"),
+        ("options ko2iblnd peer_credits=-1", "no value for this parameter, on line 1"),
+        ("options ko2iblnd service=0", "no value for this parameter, on line 1"),
+        ("options ko2iblnd conns_per_peer=128", "no value for this parameter, on line 1"),
+        ("options ko2iblnd retry_count=8", "no value for this parameter, on line 1"),
+        ("options ko2iblnd tos=256", "no value for this parameter, on line 1"),
+        ("options ko2iblnd ipif_name=", "no value for this parameter, on line 1"),
+        ("options ko2iblnd ipif_name=a-name-of-16-bytes", "no value for this parameter, on line 1"),
         ("options lnet networks=tcp ip2nets=\"tcp *.*.*.*\"", "exclude each other"),
         ("options lnet routes=\"tcp\"", "expected a gateway such as 10.0.0.1@tcp, on line 1"),
     ] {

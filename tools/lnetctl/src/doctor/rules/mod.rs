@@ -12,6 +12,7 @@ mod mtu;
 mod peers;
 mod rails;
 mod rdma;
+mod rdma_ends;
 mod reach;
 mod request_times;
 mod request_tunables;
@@ -91,6 +92,11 @@ pub(crate) const RULES: &[Rule] = &[
         name: rdma::NAME,
         about: "RDMA ports that are not active or slower than others, memory that cannot be locked",
         check: rdma::check,
+    },
+    Rule {
+        name: rdma_ends::NAME,
+        about: "RDMA ports of one network that differ in fabric, partition, packet size or rate",
+        check: rdma_ends::check,
     },
     Rule { name: gateways::NAME, about: "routes that lead nowhere", check: gateways::check },
     Rule {

@@ -79,6 +79,10 @@ mod tests {
         registered: 0,
         found: 0,
         locked_limit: None,
+        mtu: 4096,
+        ethernet: false,
+        gid: None,
+        pkey: 0xffff,
     };
 
     fn texts(ports: &[RdmaPortSnapshot]) -> Vec<String> {
