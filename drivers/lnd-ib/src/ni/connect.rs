@@ -348,6 +348,7 @@ impl IbNi {
             self.timers.remove(&(at, Timer::Peer(nid)));
         }
         self.set_conn_timer(id);
+        self.new_life(nid, stamp);
         if self.degraded {
             self.report_rail(nid);
         }

@@ -28,6 +28,8 @@ const FORGET: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rail {
     watch: Watch,
+    /// The incarnation of the peer that it was watched for; 0 if there was none yet.
+    life: u64,
     /// When the next look is due.
     look_at: Option<Instant>,
     looks: u32,
@@ -72,7 +74,11 @@ impl IbNi {
         let watched = u32::try_from(self.rails.len()).unwrap_or(u32::MAX);
         let every = (limits.after / LOOKS_PER_LIMIT).max(LOOK_COST.saturating_mul(watched));
         let (at, now) = (self.now + every, self.now);
+        let life = self.peers.get(&nid).map_or(0, |peer| peer.stamp);
         let rail = self.rails.entry(nid).or_default();
+        if rail.life == 0 {
+            rail.life = life;
+        }
         if wanted {
             rail.wanted = now;
         }
@@ -169,6 +175,20 @@ impl IbNi {
         self.watch(nid, false);
         if news {
             self.report_rail(nid);
+        }
+    }
+
+    /// A peer has connected in another life, or in the same one: that the one before fell silent was its
+    /// end, and no fault of the rail.
+    pub(super) fn new_life(&mut self, nid: Nid, incarnation: u64) {
+        let Some(rail) = self.rails.get_mut(&nid) else { return };
+        let before = core::mem::replace(&mut rail.life, incarnation);
+        if before != 0 && before != incarnation {
+            let doubted = rail.watch.doubt() != Doubt::None;
+            rail.watch = Watch::default();
+            if doubted {
+                self.report_rail(nid);
+            }
         }
     }
 

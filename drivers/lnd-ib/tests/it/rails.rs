@@ -5,9 +5,9 @@ use core::time::Duration;
 use lnd_ib::{Event, IbConfig, Suspicion};
 use lnet::Doubt;
 
-use crate::flows::{SECOND, pair};
+use crate::flows::{B, SECOND, pair};
 use crate::support::fabric::World;
-use crate::support::host::Taste;
+use crate::support::host::{Host, Taste};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -88,6 +88,28 @@ fn a_failed_connection_attempt_makes_its_rail_silent_until_another_one_succeeds(
     world.run(200 * SECOND);
     world.assert_clean();
     world.assert_balance();
+}
+
+/// The end of a process is no fault of the way to it.
+#[test]
+fn another_life_of_a_peer_is_above_the_doubts_of_the_one_before() {
+    for (incarnation, expected) in [(0xb, Doubt::Unproven), (0xc, Doubt::None)] {
+        let mut world = suspecting();
+        for conn in world.conns(0) {
+            world.break_qp((0, conn));
+        }
+        world.run(SECOND);
+        world.absent.insert(1);
+        world.put(0, 1, 1, 8);
+        world.run(MS);
+        assert_eq!(doubts(&world), [Doubt::Silent]);
+        world.absent.clear();
+        world.restart(1, Host::new(B, incarnation, IbConfig::default()));
+        world.put(0, 1, 2, 8);
+        world.run(200 * MS);
+        let doubts = doubts(&world);
+        assert_eq!(doubts.get(1), Some(&expected), "incarnation {incarnation:#x}: {doubts:?}");
+    }
 }
 
 #[test]
