@@ -195,7 +195,9 @@ impl<A: Adapter> Driver for IbDriver<A> {
     }
 
     fn link_changed(&mut self, now: Instant, ni: NiId, link: Link, _node: &mut Node) {
-        if let (Link::Up, Some(port)) = (link, self.port(ni)) {
+        let Some(port) = self.port(ni) else { return };
+        port.ib.link_changed(now, link);
+        if link == Link::Up {
             port.ib.retry_all(now);
         }
     }

@@ -59,7 +59,7 @@ impl IbDefaults {
     /// The silence after which a connection is shown to live.
     pub(crate) fn keepalive(&self) -> Duration {
         let asked = self.parameters.keepalive.map(|s| Duration::from_secs(s.into()));
-        asked.unwrap_or(IbConfig::default().keepalive)
+        asked.unwrap_or_else(|| IbConfig::default().keepalive)
     }
 
     /// The request with the names of RDMA devices as those of their network interfaces. Where it names

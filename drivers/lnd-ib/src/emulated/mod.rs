@@ -93,7 +93,7 @@ pub struct Emulated {
     pub violations: Vec<String>,
     /// A device that was taken away may be opened again.
     returned: bool,
-    /// The device is being taken away, of which no event tells.
+    /// The device is being taken away.
     vanished: bool,
     qps: BTreeMap<ConnId, Qp>,
     by_number: BTreeMap<QpNum, ConnId>,
@@ -210,10 +210,9 @@ impl Emulated {
         self.facts.push_back(Fact::Device(event));
     }
 
-    /// The device is being taken away: its port is down, and no other event follows.
-    pub fn vanish(&mut self) {
+    /// The device is being taken away, and no event tells of it.
+    pub const fn vanish(&mut self) {
         self.vanished = true;
-        self.device(DeviceEvent::PortError);
     }
 
     /// A device that was reported as removed is back, to be opened again.

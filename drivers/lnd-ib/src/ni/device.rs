@@ -27,7 +27,9 @@ impl IbNi {
             DeviceEffect::Up if self.device_gone => {}
             DeviceEffect::Up => {
                 self.set_fatal(false);
-                self.forget_device();
+                if !self.link_lost {
+                    self.forget_device();
+                }
             }
             DeviceEffect::Gone => {
                 self.device_gone = true;
@@ -42,6 +44,16 @@ impl IbNi {
                 }
             }
             DeviceEffect::Nothing => {}
+        }
+    }
+
+    /// The network interface of the device has lost its link or has one again, which the node knows.
+    /// A device that is being taken away may say nothing of its port any more.
+    pub fn link_changed(&mut self, now: Instant, link: Link) {
+        self.clock(now);
+        self.link_lost = link == Link::Down;
+        if self.link_lost {
+            self.expect_device();
         }
     }
 
@@ -100,7 +112,7 @@ impl IbNi {
     /// The time of a look has come. What is left of the device as it was is in the way of opening it.
     pub(super) fn look_for_device(&mut self) {
         self.reopen_at = None;
-        if !self.fatal {
+        if !self.fatal && !self.link_lost {
             return;
         }
         if !self.device_gone {

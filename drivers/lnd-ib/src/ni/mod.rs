@@ -78,6 +78,8 @@ pub struct IbNi {
     others_coming: bool,
     stopped: bool,
     device_gone: bool,
+    /// The network interface of the device has no link, or is gone.
+    link_lost: bool,
     /// When it is looked for again.
     reopen_at: Option<Instant>,
     /// The interface is unusable.
@@ -121,6 +123,7 @@ impl IbNi {
             others_coming: false,
             stopped: false,
             device_gone: false,
+            link_lost: false,
             reopen_at: None,
             fatal: false,
             rate: 0,

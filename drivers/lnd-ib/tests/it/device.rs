@@ -50,23 +50,31 @@ fn a_device_that_returns_is_opened_again_and_serves_both_ways() {
 }
 
 #[test]
-fn a_device_that_goes_without_an_event_is_missed_while_its_port_is_down() {
-    let mut world = pair(IbConfig::default());
-    world.put(0, 1, 0, 65_536);
-    world.run(SECOND);
-    world.hosts[0].port.adapter.vanish();
-    world.drain(0);
-    assert_eq!(world.hosts[0].port.ib.connections(None), 1, "a port may come back");
-    world.run(3 * SECOND);
-    assert_eq!(world.hosts[0].port.ib.connections(None), 0);
-    assert_eq!(world.conns(0), [], "the system waits for that");
-    world.hosts[0].port.adapter.come_back();
-    world.run(3 * SECOND);
-    assert_eq!(links(&world), [Link::Down, Link::Up]);
-    world.put(0, 1, 1, 65_536);
-    world.run(5 * SECOND);
-    assert_eq!(world.hosts[0].end(1), Some(Ok(())));
-    world.assert_clean();
+fn a_device_that_goes_without_an_event_is_missed_while_port_or_link_is_down() {
+    for by_port in [true, false] {
+        let mut world = pair(IbConfig::default());
+        world.put(0, 1, 0, 65_536);
+        world.run(SECOND);
+        world.hosts[0].port.adapter.vanish();
+        if by_port {
+            world.hosts[0].port.adapter.device(DeviceEvent::PortError);
+        } else {
+            let now = world.now;
+            world.hosts[0].port.ib.link_changed(now, Link::Down);
+        }
+        world.drain(0);
+        assert_eq!(world.hosts[0].port.ib.connections(None), 1, "a port may come back");
+        world.run(3 * SECOND);
+        assert_eq!(world.hosts[0].port.ib.connections(None), 0);
+        assert_eq!(world.conns(0), [], "the system waits for that");
+        world.hosts[0].port.adapter.come_back();
+        world.run(3 * SECOND);
+        assert_eq!(links(&world), [Link::Down, Link::Up]);
+        world.put(0, 1, 1, 65_536);
+        world.run(5 * SECOND);
+        assert_eq!(world.hosts[0].end(1), Some(Ok(())));
+        world.assert_clean();
+    }
 }
 
 #[test]
@@ -79,6 +87,18 @@ fn a_port_that_comes_back_is_not_looked_at_any_more() {
         assert_eq!(waits, event == DeviceEvent::PortError);
         world.run(Duration::from_millis(1));
     }
+}
+
+#[test]
+fn a_link_that_comes_back_ends_the_looks_at_its_device() {
+    let mut world = pair(IbConfig::default());
+    for link in [Link::Down, Link::Up] {
+        let now = world.now;
+        world.hosts[0].port.ib.link_changed(now, link);
+        world.run(3 * SECOND);
+        assert_eq!(world.hosts[0].port.ib.poll_timeout().is_some(), link == Link::Down);
+    }
+    assert_eq!(links(&world), [], "the node knows it already");
 }
 
 #[test]

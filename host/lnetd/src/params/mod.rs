@@ -219,14 +219,16 @@ fn rdma() -> [(&'static str, Source); 16] {
             "ko2iblnd/require_privileged_port",
             Source::Ib(|p| {
                 p.require_privileged_port
-                    .unwrap_or(CmConfig::default().wants_privileged_port)
+                    .unwrap_or_else(|| CmConfig::default().wants_privileged_port)
                     .into()
             }),
         ),
         (
             "ko2iblnd/use_privileged_port",
             Source::Ib(|p| {
-                p.use_privileged_port.unwrap_or(CmConfig::default().uses_privileged_port).into()
+                p.use_privileged_port
+                    .unwrap_or_else(|| CmConfig::default().uses_privileged_port)
+                    .into()
             }),
         ),
         ("ko2iblnd/tos", Source::Ib(|p| p.tos.map_or(-1, i64::from))),
