@@ -86,8 +86,8 @@ impl Out<'_> {
                 return Ok(());
             }
             FileKind::Dir => Box::pin(self.dir(node, dir, name, path)).await,
-            FileKind::File => self.file(node, dir, name).await,
-            FileKind::Link => self.link(node, dir, name).await,
+            FileKind::File => self.file(node, dir, name, path).await,
+            FileKind::Link => self.link(node, dir, name, path).await,
             _ => Err(anyhow!("no file, directory or symbolic link: not copied")),
         };
         match done {
@@ -139,19 +139,21 @@ impl Out<'_> {
         for (node, name, path) in later {
             Box::pin(self.any(&node, &made, &name, &path)).await?;
         }
+        self.copy.preserve_out(path, node, &made).await?;
         let body = node.body();
         made.finish(body.mode, body.atime, body.mtime)?;
         Ok(())
     }
 
-    async fn link(&self, node: &Node, dir: &Dir, name: &[u8]) -> Result<()> {
+    async fn link(&self, node: &Node, dir: &Dir, name: &[u8], path: &str) -> Result<()> {
         let text = self.copy.mount.link_text(node).await?;
         dir.symlink(name, &text)?;
+        self.copy.link_out(path, node, dir, name);
         self.copy.tally.link();
         Ok(())
     }
 
-    async fn file(&self, node: &Node, dir: &Dir, name: &[u8]) -> Result<()> {
+    async fn file(&self, node: &Node, dir: &Dir, name: &[u8], path: &str) -> Result<()> {
         let several = node.body().nlink > 1;
         if several {
             let links = self.links.borrow();
@@ -163,7 +165,7 @@ impl Out<'_> {
         }
         let mount = self.copy.mount;
         let file = mount.open_file(node).await?;
-        let copied = self.fill(&file, dir, name).await;
+        let copied = self.fill((node, &file), dir, name, path).await;
         // What was opened is closed, whatever became of it.
         let closed = mount.close(file).await;
         copied?;
@@ -194,9 +196,10 @@ impl Out<'_> {
 
     async fn fill(
         &self,
-        file: &lustre_rt::visitor::OpenFile,
+        (node, file): (&Node, &lustre_rt::visitor::OpenFile),
         dir: &Dir,
         name: &[u8],
+        path: &str,
     ) -> Result<()> {
         let Copy { mount, stop, tally, resume, verify, .. } = self.copy;
         if *resume && self.is_there(file, dir, name).await? {
@@ -226,6 +229,7 @@ impl Out<'_> {
                 bail!("the copy differs from its source");
             }
         }
+        self.copy.preserve_out(path, node, &new.file).await?;
         new.finish(size, mode, (atime, mtime))?;
         tally.file();
         Ok(())
