@@ -63,7 +63,7 @@ fn p65_1_an_import_that_ends_before_its_connect_is_answered_ends_its_export() {
     bench.secs(20);
     assert_eq!(bench.states()[..3], [S::Connecting, S::Full, S::Connecting]);
     assert_eq!(bench.states().last(), Some(&S::Closed));
-    assert!(!bench.asked_for(lustre_wire::Opcode::OST_DISCONNECT).is_empty());
+    assert!(!bench.asked_for(Opcode::OST_DISCONNECT).is_empty());
     assert_eq!(bench.client_descriptors(), 0);
 }
 

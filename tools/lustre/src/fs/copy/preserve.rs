@@ -20,6 +20,9 @@ const GROUP: &[u8] = b"group";
 /// ACLs, whose bytes are the same on both sides (C-240).
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
+/// Name and value of an attribute.
+type Attribute = (Vec<u8>, Vec<u8>);
+
 /// Whether an attribute goes with a copy. Trusted ones are the servers' own (C-239); labels and capabilities
 /// are given by each side's administrator.
 fn is_kept(name: &[u8]) -> bool {
@@ -27,7 +30,7 @@ fn is_kept(name: &[u8]) -> bool {
 }
 
 /// The attributes of a file of this machine that go with its copy.
-fn read(file: impl AsFd) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Errno> {
+fn read(file: impl AsFd) -> Result<Vec<Attribute>, Errno> {
     let mut room = [MaybeUninit::uninit(); XATTR_MAX as usize];
     let names = match fs::flistxattr(&file, &mut room) {
         Ok((names, _)) => names.to_vec(),
