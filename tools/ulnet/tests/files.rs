@@ -351,3 +351,75 @@ fn a_directory_is_listed_by_name_unless_the_order_of_the_server_is_asked_for() {
     unsorted.sort();
     assert_eq!(unsorted, expected);
 }
+
+/// An ACL with an entry for user 1001, as the system writes it.
+fn acl() -> Vec<u8> {
+    let entries = [(1u16, 6u16, u32::MAX), (2, 6, 1001), (4, 4, u32::MAX), (16, 6, u32::MAX)];
+    let mut bytes = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries.into_iter().chain([(32, 0, u32::MAX)]) {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn owners_and_attributes_are_kept_by_preserve_as_far_as_the_destination_takes_them() {
+    use rustix::fs::XattrFlags;
+    let site = Site::new("preserve", 43);
+    let at = |name: &str| site.scratch.0.join(name);
+    let set = |name: &str, attribute: &str, value: &[u8]| {
+        rustix::fs::setxattr(at(name), attribute, value, XattrFlags::empty()).is_ok()
+    };
+    let value = |name: &str, attribute: &str| -> Option<Vec<u8>> {
+        let mut room = vec![0; 4096];
+        let len = rustix::fs::lgetxattr(at(name), attribute, &mut room).ok()?;
+        Some(room[..len].to_vec())
+    };
+    fs::create_dir_all(at("tree/d")).unwrap();
+    fs::write(at("tree/d/f"), b"some").unwrap();
+    fs::write(at("tree/listed"), b"more").unwrap();
+    symlink("d/f", at("tree/link")).unwrap();
+    if !set("tree/d/f", "user.colour", b"blue") || !set("tree/d", "user.of", &[0; 2000]) {
+        eprintln!("skipped: the directory for temporary files keeps no attributes");
+        return;
+    }
+    let root = rustix::process::geteuid().is_root();
+    if root {
+        for name in ["tree/d/f", "tree/d", "tree/link"] {
+            std::os::unix::fs::lchown(at(name), Some(1001), Some(1002)).unwrap();
+        }
+    }
+    let owner = |name: &str| {
+        let meta = fs::symlink_metadata(at(name)).unwrap();
+        (meta.uid(), meta.gid())
+    };
+
+    // Without it nothing of this goes with a copy.
+    site.ok(&["cp", "-r", "./tree", "/plain"]);
+    site.ok(&["cp", "-rp", "/plain", "./plain"]);
+    assert_eq!(value("plain/d/f", "user.colour"), None);
+
+    let account = site.ok(&["cp", "-rp", "./tree", "/kept", "--json"]);
+    let account: serde_json::Value = serde_json::from_str(&account).unwrap();
+    assert_eq!(account["not_kept"], 0, "{account}");
+    site.ok(&["cp", "-r", "/kept", "./bare"]);
+    assert_eq!(value("bare/d/f", "user.colour"), None);
+    site.ok(&["cp", "-r", "--preserve", "/kept", "./kept"]);
+    assert_eq!(value("kept/d/f", "user.colour").as_deref(), Some(&b"blue"[..]));
+    assert_eq!(value("kept/d", "user.of"), Some(vec![0; 2000]));
+    for name in ["d/f", "d", "link"] {
+        assert_eq!(owner(&format!("kept/{name}")), owner(&format!("tree/{name}")), "{name}");
+    }
+    assert!(tree(&at("kept")) == tree(&at("tree")), "times and permissions too");
+
+    // A server without ACLs says so, and the rest is copied.
+    if set("tree/listed", "system.posix_acl_access", &acl()) {
+        let (out, err, code) = site.run(&["cp", "-p", "./tree/listed", "/listed", "--json"]);
+        assert_eq!(code, Some(0), "{out}{err}");
+        assert!(err.contains("./tree/listed: system.posix_acl_access is not kept"), "{err}");
+        let account: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((&account["files"], &account["not_kept"]), (&1.into(), &1.into()), "{account}");
+    }
+}

@@ -86,8 +86,8 @@ impl Out<'_> {
                 return Ok(());
             }
             FileKind::Dir => Box::pin(self.dir(node, dir, name, path)).await,
-            FileKind::File => self.file(node, dir, name).await,
-            FileKind::Link => self.link(node, dir, name).await,
+            FileKind::File => self.file(node, dir, name, path).await,
+            FileKind::Link => self.link(node, dir, name, path).await,
             _ => Err(anyhow!("no file, directory or symbolic link: not copied")),
         };
         match done {
@@ -114,11 +114,14 @@ impl Out<'_> {
                 async move {
                     let path = format!("{}/{}", path.trim_end_matches('/'), show::name(&name.name));
                     self.copy.stop.check()?;
-                    if let Some(file) = mount.open_listed(node, name).await {
+                    // What else is kept is asked of a file that was looked at.
+                    if !self.copy.preserve
+                        && let Some(file) = mount.open_listed(node, name).await
+                    {
                         let Attributes { nlink, size, .. } = *file.attributes();
                         let small = nlink == 1 && size <= SMALL;
                         let done = match small {
-                            true => self.opened(file, made, &name.name).await,
+                            true => self.opened(None, file, made, (&name.name, &path)).await,
                             false => mount.close(file).await.map_err(Into::into),
                         };
                         if let Err(e) = &done {
@@ -154,19 +157,21 @@ impl Out<'_> {
         for (node, name, path) in later {
             Box::pin(self.any(&node, &made, &name, &path)).await?;
         }
+        self.copy.preserve_out(path, node, &made).await?;
         let body = node.body();
         made.finish(body.mode, body.atime, body.mtime)?;
         Ok(())
     }
 
-    async fn link(&self, node: &Node, dir: &Dir, name: &[u8]) -> Result<()> {
+    async fn link(&self, node: &Node, dir: &Dir, name: &[u8], path: &str) -> Result<()> {
         let text = self.copy.mount.link_text(node).await?;
         dir.symlink(name, &text)?;
+        self.copy.link_out(path, node, dir, name);
         self.copy.tally.link();
         Ok(())
     }
 
-    async fn file(&self, node: &Node, dir: &Dir, name: &[u8]) -> Result<()> {
+    async fn file(&self, node: &Node, dir: &Dir, name: &[u8], path: &str) -> Result<()> {
         let several = node.body().nlink > 1;
         if several {
             let links = self.links.borrow();
@@ -177,7 +182,7 @@ impl Out<'_> {
             }
         }
         let mount = self.copy.mount;
-        self.opened(mount.open_file(node).await?, dir, name).await?;
+        self.opened(Some(node), mount.open_file(node).await?, dir, (name, path)).await?;
         if several {
             self.links.borrow_mut().insert(key(node.fid), (dir.again()?, name.to_vec()));
         }
@@ -185,8 +190,14 @@ impl Out<'_> {
     }
 
     /// Copies a file that is open, and closes it.
-    async fn opened(&self, file: OpenFile, dir: &Dir, name: &[u8]) -> Result<()> {
-        let copied = self.fill(&file, dir, name).await;
+    async fn opened(
+        &self,
+        node: Option<&Node>,
+        file: OpenFile,
+        dir: &Dir,
+        called: (&[u8], &str),
+    ) -> Result<()> {
+        let copied = self.fill(node, &file, dir, called).await;
         // What was opened is closed, whatever became of it.
         let closed = self.copy.mount.close(file).await;
         copied?;
@@ -206,7 +217,13 @@ impl Out<'_> {
         }
     }
 
-    async fn fill(&self, file: &OpenFile, dir: &Dir, name: &[u8]) -> Result<()> {
+    async fn fill(
+        &self,
+        node: Option<&Node>,
+        file: &OpenFile,
+        dir: &Dir,
+        (name, path): (&[u8], &str),
+    ) -> Result<()> {
         let Copy { mount, stop, tally, resume, verify, .. } = self.copy;
         if *resume && self.is_there(file, dir, name).await? {
             tally.skipped();
@@ -235,6 +252,9 @@ impl Out<'_> {
             if !self.copy.is_same(&new.file, size, file).await? {
                 bail!("the copy differs from its source");
             }
+        }
+        if let Some(node) = node {
+            self.copy.preserve_out(path, node, &new.file).await?;
         }
         new.finish(size, mode, (atime, mtime))?;
         tally.file();

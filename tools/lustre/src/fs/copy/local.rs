@@ -3,11 +3,11 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{self, AtFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps};
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
 /// Zeros are looked for in blocks of so many bytes.
@@ -80,6 +80,11 @@ impl Dir {
         }
     }
 
+    /// Gives a link of this name to another owner and group.
+    pub(super) fn own(&self, name: &[u8], uid: Option<Uid>, gid: Option<Gid>) -> Result<(), Errno> {
+        fs::chownat(&self.0, OsStr::from_bytes(name), uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
     /// Gives a file in another directory one more name here.
     pub(super) fn link(&self, name: &[u8], dir: &Self, other: &[u8]) -> Result<(), Errno> {
         let (name, other) = (OsStr::from_bytes(name), OsStr::from_bytes(other));
@@ -101,6 +106,12 @@ impl Dir {
 
     pub(super) fn again(&self) -> Result<Self, Errno> {
         rustix::io::fcntl_dupfd_cloexec(&self.0, 0).map(Self)
+    }
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -1,8 +1,10 @@
 //! `ulnet lustre cp`: copies files and trees into a file system, and out of one. `put.rs` is the way in,
-//! `get.rs` the way out, `local.rs` what is done on this machine, `tally.rs` the account.
+//! `get.rs` the way out, `local.rs` what is done on this machine, `preserve.rs` owners and attributes,
+//! `tally.rs` the account.
 
 mod get;
 mod local;
+mod preserve;
 mod put;
 mod tally;
 
@@ -53,6 +55,9 @@ pub(super) struct Options {
     /// Copy directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
+    /// Keep owner, group, extended attributes and ACLs too, as far as the destination lets them be set
+    #[arg(short, long)]
+    preserve: bool,
     /// Leave files that have the same size and time; compare those that have the same size alone
     #[arg(long)]
     resume: bool,
@@ -77,6 +82,7 @@ pub(super) struct Copy<'a> {
     mount: &'a Mount,
     stop: &'a Stop,
     recursive: bool,
+    preserve: bool,
     resume: bool,
     verify: bool,
     /// Layout of new files.
@@ -128,7 +134,7 @@ fn way(sides: &[Side]) -> Result<Way> {
 /// # Errors
 /// As [`super::with`].
 pub(super) fn run(options: &Options) -> Result<Status> {
-    let Options { sides, recursive, resume, verify, visit, .. } = options;
+    let Options { sides, recursive, preserve, resume, verify, visit, .. } = options;
     let wish = Wish {
         count: options.stripe_count,
         size: options.stripe_size.map(|bytes| bytes.0),
@@ -152,6 +158,7 @@ pub(super) fn run(options: &Options) -> Result<Status> {
             mount,
             stop,
             recursive: *recursive,
+            preserve: *preserve,
             resume: *resume,
             verify: *verify,
             layout: layout.clone(),

@@ -140,6 +140,12 @@ impl Copy<'_> {
         for source in later {
             Box::pin(self.put_any(source, &node, links)).await?;
         }
+        if self.preserve {
+            let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
+            let no_follow = i32::try_from(flags.bits()).unwrap_or(0);
+            let here = File::options().read(true).custom_flags(no_follow).open(path)?;
+            self.preserve_in(&path.display().to_string(), (here, meta), &node).await?;
+        }
         // What it has was changed by what was made in it.
         self.mount.change(&node, &kept(meta)).await?;
         Ok(())
@@ -153,10 +159,10 @@ impl Copy<'_> {
     }
 
     async fn put_leaf(&self, source: &Source, dir: &Node, links: &Links) -> Result<()> {
-        let Source { path, name, meta } = source;
+        let Source { name, meta, .. } = source;
         let kind = meta.file_type();
         if kind.is_symlink() {
-            return self.put_link(path, name, dir).await;
+            return self.put_link(source, dir).await;
         }
         if !kind.is_file() {
             bail!("no file, directory or symbolic link: not copied");
@@ -181,11 +187,12 @@ impl Copy<'_> {
         Ok(())
     }
 
-    async fn put_link(&self, path: &Path, name: &[u8], dir: &Node) -> Result<()> {
+    async fn put_link(&self, source: &Source, dir: &Node) -> Result<()> {
+        let Source { path, name, meta } = source;
         let text = std::fs::read_link(path)?;
         let text = text.as_os_str().as_bytes();
-        match self.mount.make_link(dir, name, text).await {
-            Ok(_) => self.tally.link(),
+        let made = match self.mount.make_link(dir, name, text).await {
+            Ok(made) => made,
             Err(e) if e.errno() == lnet_types::Errno::EEXIST => {
                 let there = self.mount.child(dir, name).await?;
                 if there.kind() == FileKind::Link && self.mount.link_text(&there).await? == text {
@@ -196,11 +203,12 @@ impl Copy<'_> {
                     bail!("a directory of this name is in the destination");
                 }
                 self.mount.remove(&there).await?;
-                self.mount.make_link(dir, name, text).await?;
-                self.tally.link();
+                self.mount.make_link(dir, name, text).await?
             }
             Err(e) => return Err(e.into()),
-        }
+        };
+        self.own_in(&path.display().to_string(), meta, &made).await?;
+        self.tally.link();
         Ok(())
     }
 
@@ -273,7 +281,14 @@ impl Copy<'_> {
         let mut copy = self.mount.create(dir, name, how, &create).await?;
         let made = copy.created();
         copy.keep_mtime(meta.mtime());
-        let filled = self.fill(&file, meta.size(), &mut copy).await;
+        let mut filled = self.fill(&file, meta.size(), &mut copy).await;
+        if self.preserve && filled.is_ok() {
+            let kept = async {
+                let node = self.mount.child(dir, name).await?;
+                self.preserve_in(&path.display().to_string(), (&file, meta), &node).await
+            };
+            filled = kept.await;
+        }
         let closed = match &filled {
             Ok(()) => self.mount.close_with_changes(copy, &kept(meta)).await,
             Err(_) => self.mount.close(copy).await,

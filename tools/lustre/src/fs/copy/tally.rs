@@ -1,6 +1,7 @@
 //! The account of a copy: what was copied, what failed, and how far it is.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ pub(super) struct Tally {
     bytes: Cell<u64>,
     skipped: Cell<u64>,
     failed: RefCell<Vec<(String, String)>>,
+    /// Attributes that were not kept, with their reasons, and how often that was.
+    not_kept: RefCell<BTreeSet<(String, String)>>,
+    lost: Cell<u64>,
     /// A server has evicted this client while a file was written.
     evicted: Cell<bool>,
     begun: Instant,
@@ -39,6 +43,8 @@ impl Tally {
             bytes: Cell::default(),
             skipped: Cell::default(),
             failed: RefCell::default(),
+            not_kept: RefCell::default(),
+            lost: Cell::default(),
             evicted: Cell::default(),
             begun: now,
             shown: Cell::new((shows && std::io::stderr().is_terminal()).then_some(now)),
@@ -88,6 +94,15 @@ impl Tally {
         self.failed.borrow_mut().push((path.to_string(), why.to_string()));
     }
 
+    /// Counts what the destination did not take of a file, and names it the first time.
+    pub(super) fn not_kept(&self, path: &str, what: &str, why: &dyn Display) {
+        self.lost.set(self.lost.get().saturating_add(1));
+        if self.not_kept.borrow_mut().insert((what.to_owned(), why.to_string())) {
+            self.clear();
+            eprintln!("ulnet lustre: {path}: {what} is not kept: {why}");
+        }
+    }
+
     fn clear(&self) {
         if self.drawn.replace(false) {
             eprint!("\r{:40}\r", "");
@@ -121,6 +136,7 @@ impl Tally {
             "links": self.links.get(),
             "bytes": self.bytes.get(),
             "skipped": self.skipped.get(),
+            "not_kept": self.lost.get(),
             "failed": failed.collect::<Vec<_>>(),
         })
     }
