@@ -8,7 +8,8 @@
 //!
 //! The last used object of a target is stored with the file that uses it. What is above it was given to
 //! no file: it is removed with each connection, so that neither end has to repeat anything, and the
-//! connection keeps no records (LIGHTWEIGHT). While clients may still repeat what they did before a crash
+//! connection keeps no records (LIGHTWEIGHT). Its numbers are not used again (SKIP_ORPHAN): a client whose
+//! file was lost in a crash may still write to them. While clients may still repeat what they did before a crash
 //! no orphans are removed, as one of them may be theirs.
 
 use core::time::Duration;
@@ -107,6 +108,7 @@ fn wanted() -> ConnectData {
             | ConnectFlags::FID
             | ConnectFlags::FULL20
             | ConnectFlags::LIGHTWEIGHT
+            | ConnectFlags::SKIP_ORPHAN
             | ConnectFlags::BULK_MBITS
             | ConnectFlags::FLAGS2,
         flags2: ConnectFlags2::REP_MBITS,
@@ -280,7 +282,7 @@ impl Objects {
             (Doing::Orphans, Some(body)) => {
                 target.settled = true;
                 target.made = body.id.oid.into();
-                // Its view of a sequence wins if it is far ahead.
+                // Numbers of objects that are gone are passed over.
                 if target.made > tree.used(*index) {
                     ended.used = Some((*index, target.made));
                 }

@@ -3,6 +3,7 @@
 use lnet_types::Errno;
 use lustre_wire::fid::Valid;
 use lustre_wire::ost::{Obdo, ObdoFlags};
+use lustre_wire::{ConnectData, ConnectFlags};
 use ptlrpc::{Answer, ServedId};
 
 use super::name::{Name, last_key};
@@ -63,9 +64,13 @@ impl Ost {
                 return self.reply(id, reply(last + 1), cx);
             }
             if want < last {
-                let ends_at = Some(want);
+                let granted = cx.rpc.granted(work.served.export);
+                let skips = |data: ConnectData| data.flags.contains(ConnectFlags::SKIP_ORPHAN);
+                // Late writes to what goes here must not meet an object that is made again.
+                let ends_at = if granted.is_some_and(skips) { last } else { want };
                 let (seq, first) = (name.seq, want + 1);
-                let answer = reply(want);
+                let answer = reply(ends_at);
+                let ends_at = Some(ends_at);
                 let removal = Removal { seq, first, last, found: true, ends_at, answer };
                 return self.list(id, removal, cx);
             }

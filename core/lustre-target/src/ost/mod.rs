@@ -411,6 +411,7 @@ impl Kind for Ost {
                 | ConnectFlags::LVB_TYPE
                 | ConnectFlags::CANCELSET
                 | ConnectFlags::LRU_RESIZE
+                | ConnectFlags::SKIP_ORPHAN
                 | ConnectFlags::FLAGS2,
             flags2: ConnectFlags2::REP_MBITS,
             brw_size: BRW_SIZE,

@@ -291,6 +291,27 @@ fn l83_delorphan_removes_what_the_mdt_does_not_know_of() {
     attributes(&mut world, client, object(30_000));
 }
 
+/// A client whose file was lost in a crash of the metadata target may still write to its object.
+#[test]
+fn numbers_of_orphans_are_not_used_again_where_that_was_agreed() {
+    let mut world = World::new(ost(), store());
+    let mut wanted = wire::wanted();
+    wanted.flags |= ConnectFlags::SKIP_ORPHAN;
+    let client = world.client(wanted);
+    make(&mut world, client, 9);
+    let mut asked = Obdo { flags: ObdoFlags::DELORPHAN, ..wire::named(object(4)) };
+    asked.valid |= Valid::FLAGS;
+    let answer = world.call(client, wire::object(Opcode::OST_CREATE, &asked)).unwrap();
+    assert_eq!(body(&answer).id, object(9));
+    make(&mut world, client, 12);
+    for oid in 5..=9 {
+        assert_eq!(errno(world.call(client, wire::get_attributes(object(oid)))), Errno::ENOENT);
+    }
+    for oid in [4, 10, 12] {
+        attributes(&mut world, client, object(oid));
+    }
+}
+
 #[test]
 fn l85_last_number_has_the_form_of_the_request() {
     let (mut world, client) = world();
