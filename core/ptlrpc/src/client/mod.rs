@@ -464,7 +464,7 @@ impl Client {
     /// wait for a slot.
     fn calls_of(&self, import: ImportId) -> Vec<CallId> {
         let Some(im) = self.imports.get(import) else { return Vec::new() };
-        im.calls.values().copied().chain(im.slots.waiting()).collect()
+        im.calls.iter().chain(im.slots.waiting()).collect()
     }
 
     /// Calls that waited for the import may go.

@@ -161,7 +161,7 @@ impl Server {
             return self.disconnect(cx, origin, id, body);
         }
         let Some(export) = self.exports.get_mut(id) else { return };
-        let first = export.in_work.get(&origin.xid).copied();
+        let first = export.in_work.get(origin.xid).copied();
         if let Some(first) = first.filter(|_| !cx.common.breaks(Sabotage::NoFolding)) {
             // P-110: a copy of what is being worked on. The answer goes to the copy.
             self.stats.folded += 1;
