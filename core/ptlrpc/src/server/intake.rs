@@ -60,7 +60,7 @@ impl Server {
     ) {
         // A node that takes no replies is not served until it does.
         let peer = event.initiator.nid;
-        if self.replies.get(&peer).is_some_and(|open| *open >= REPLIES_PER_PEER_MAX) {
+        if self.replies.get(peer) >= REPLIES_PER_PEER_MAX {
             self.stats.not_taken += 1;
             return;
         }

@@ -233,12 +233,7 @@ impl Server {
 
     /// Nothing of a reply is in use any more.
     pub(crate) fn reply_left(&mut self, to: Nid) {
-        if let Some(open) = self.replies.get_mut(&to) {
-            *open -= 1;
-            if *open == 0 {
-                self.replies.remove(&to);
-            }
-        }
+        self.replies.change(to, |open| *open = open.saturating_sub(1));
     }
 
     /// A reply, from the NID that was asked to the one that asked (P-42, P-39).
@@ -296,7 +291,7 @@ impl Server {
             hdr_data: 0,
             timeout: None,
         };
-        *self.replies.entry(origin.peer).or_default() += 1;
+        self.replies.change(origin.peer, |open| *open += 1);
         if cx.below.put(put).is_err() {
             // Its last event frees the memory; the client asks again.
             let _ = cx.below.unlink(md);
