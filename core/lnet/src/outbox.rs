@@ -60,11 +60,28 @@ impl Outbox {
     /// Whether something waits to be polled.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
+        self.has_work() || !self.notices.is_empty()
+    }
+
+    /// Whether something waits to be polled that its host has to act upon.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
         !(self.outputs.is_empty()
             && self.events.is_empty()
             && self.reports.is_empty()
-            && self.lost_connections.is_empty()
-            && self.notices.is_empty())
+            && self.lost_connections.is_empty())
+    }
+
+    /// Whether an order waits to be polled.
+    #[inline]
+    pub(crate) fn has_outputs(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
+    /// Whether an event waits to be polled.
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Gives an order to a driver.

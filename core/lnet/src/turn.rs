@@ -80,6 +80,13 @@ impl Node {
         self.outbox.has_news() || self.is_page_full()
     }
 
+    /// Whether an event, an output, a report or a lost connection waits to be polled: for a host that
+    /// looks at no notices.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.outbox.has_work()
+    }
+
     /// The next event for a user.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
@@ -93,6 +100,9 @@ impl Node {
     #[inline]
     pub fn take_events(&mut self, into: &mut VecDeque<Event>) -> bool {
         into.clear();
+        if !self.outbox.has_events() {
+            return false;
+        }
         self.outbox.swap_events(into);
         self.gave_events(&*into);
         !into.is_empty()
@@ -103,6 +113,9 @@ impl Node {
     pub fn take_outputs(&mut self, into: &mut VecDeque<Output>) -> bool {
         self.turn_page();
         into.clear();
+        if !self.outbox.has_outputs() {
+            return false;
+        }
         self.outbox.swap_outputs(into);
         self.gave_outputs(&*into);
         !into.is_empty()

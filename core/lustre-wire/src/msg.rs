@@ -84,6 +84,17 @@ pub const fn size(lens: &[u32]) -> usize {
     size
 }
 
+/// Bytes of a message with a body and buffers of these lengths behind it.
+pub const fn size_behind_body(lens: &[u32]) -> usize {
+    let mut size = header_area(1 + lens.len()).saturating_add(round8(Body::LEN));
+    let mut i = 0;
+    while i < lens.len() {
+        size = size.saturating_add(round8(lens[i] as usize));
+        i += 1;
+    }
+    size
+}
+
 /// Bytes of the header and of the lengths of `count` buffers.
 const fn header_area(count: usize) -> usize {
     round8(HEADER_LEN + 4 * count)
@@ -127,8 +138,8 @@ impl<'a> Msg<'a> {
     /// As [`Self::parse`].
     pub fn parse_within(b: &'a [u8], len_max: usize) -> Result<Self, WireError> {
         let short = |need| WireError::Short { what: WHAT, need, have: b.len() };
-        let (order, count, mut at) = front(b)?;
-        let raw = RawHeader::get(order, b);
+        let (order, raw, mut at) = front(b)?;
+        let count = raw.count as usize;
         let lens = b.get(HEADER_LEN..).unwrap_or_default().chunks_exact(4).take(count);
         let mut buffers = SmallVec::new();
         for len in lens {
@@ -225,22 +236,22 @@ impl<'a> Msg<'a> {
     }
 }
 
-/// The front of a message, up to the lengths of its buffers: byte order, number of buffers, bytes of
-/// the header and of these lengths.
-fn front(b: &[u8]) -> Result<(ByteOrder, usize, usize), WireError> {
+/// The front of a message, up to the lengths of its buffers: byte order, header, bytes of the header and
+/// of these lengths.
+fn front(b: &[u8]) -> Result<(ByteOrder, RawHeader, usize), WireError> {
     let short = |need| WireError::Short { what: WHAT, need, have: b.len() };
     let magic = b.get(8..HEADER_LEN).and_then(|rest| rest.first_chunk());
     let magic = *magic.ok_or_else(|| short(HEADER_LEN))?;
     let order = ByteOrder::of_magic(magic, MAGIC)
         .ok_or_else(|| WireError::Magic { magic: u32::from_le_bytes(magic) })?;
-    let count = RawHeader::get(order, b).count;
-    if count == 0 || count as usize > BUFFERS_MAX {
-        let (value, max) = (u64::from(count), BUFFERS_MAX as u64);
+    let raw = RawHeader::get(order, b);
+    let count = raw.count as usize;
+    if count == 0 || count > BUFFERS_MAX {
+        let (value, max) = (u64::from(raw.count), BUFFERS_MAX as u64);
         return Err(WireError::Limit { what: WHAT, field: "bufcount", value, min: 1, max });
     }
-    let count = count as usize;
     let area = header_area(count);
-    if b.len() < area { Err(short(area)) } else { Ok((order, count, area)) }
+    if b.len() < area { Err(short(area)) } else { Ok((order, raw, area)) }
 }
 
 /// A message that is being written, buffer after buffer; the first must be the body.
@@ -353,22 +364,44 @@ pub fn message<B: AsRef<[u8]>>(
     body: &Body,
     buffers: &[B],
 ) -> Result<Vec<u8>, WireError> {
+    let mut out = vec![0; message_size(buffers)?];
+    message_into(header, body, buffers, &mut out);
+    Ok(out)
+}
+
+/// Bytes of [`message`] with these buffers.
+///
+/// # Errors
+/// As [`message`].
+pub fn message_size<B: AsRef<[u8]>>(buffers: &[B]) -> Result<usize, WireError> {
+    let size = header_area(1 + buffers.len()).saturating_add(round8(Body::LEN));
+    let size = buffers.iter().fold(size, |size, b| size.saturating_add(round8(b.as_ref().len())));
+    check_sizes(1 + buffers.len(), size)?;
+    Ok(size)
+}
+
+/// Writes [`message`] to `out`, which has [`message_size`] bytes of any content; if it has fewer, so
+/// much of the message is left out.
+pub fn message_into<B: AsRef<[u8]>>(header: &Header, body: &Body, buffers: &[B], out: &mut [u8]) {
     let order = ByteOrder::Little;
     let lens: SmallVec<[u32; 12]> = core::iter::once(Body::LEN)
         .chain(buffers.iter().map(|b| b.as_ref().len()))
         .map(|len| u32::try_from(len).unwrap_or(u32::MAX))
         .collect();
-    let size = size(&lens);
-    check_sizes(lens.len(), size)?;
-    let mut out = Vec::with_capacity(size);
-    out.resize(header_area(lens.len()) + Body::LEN, 0);
-    write_header(order, header, &lens, &mut out);
-    body.put(order, part_mut(&mut out, header_area(lens.len()), Body::LEN));
+    let area = header_area(lens.len());
+    // Parts of header and body have no field.
+    part_mut(out, 0, area + Body::LEN).fill(0);
+    write_header(order, header, &lens, out);
+    body.put(order, part_mut(out, area, Body::LEN));
+    let mut rest = out.get_mut(area + Body::LEN..).unwrap_or_default();
     for buffer in buffers {
-        out.extend_from_slice(buffer.as_ref());
-        out.resize(round8(out.len()), 0);
+        let buffer = buffer.as_ref();
+        let (to, after) = rest.split_at_mut(round8(buffer.len()).min(rest.len()));
+        let (bytes, pad) = to.split_at_mut(buffer.len().min(to.len()));
+        bytes.copy_from_slice(buffer.get(..bytes.len()).unwrap_or_default());
+        pad.fill(0);
+        rest = after;
     }
-    Ok(out)
 }
 
 /// The message with these buffers, the first being the body.
@@ -423,7 +456,7 @@ fn check_sizes(count: usize, size: usize) -> Result<(), WireError> {
 /// # Errors
 /// Bytes that are no message, or one whose first buffer is not as long as a body.
 pub fn rewrite(message: &mut [u8], header: &Header, body: &Body) -> Result<(), WireError> {
-    let (order, count, area) = front(message)?;
+    let (order, before, area) = front(message)?;
     let have = u32::get(order, part(message, HEADER_LEN, 4)) as usize;
     if have != Body::LEN {
         return Err(WireError::Size { what: Body::NAME, need: Body::LEN, have });
@@ -432,7 +465,7 @@ pub fn rewrite(message: &mut [u8], header: &Header, body: &Body) -> Result<(), W
     if message.len() < need {
         return Err(WireError::Short { what: WHAT, need, have: message.len() });
     }
-    raw(header, count).put(order, message);
+    raw(header, before.count as usize).put(order, message);
     body.put(order, part_mut(message, area, Body::LEN));
     Ok(())
 }

@@ -83,11 +83,15 @@ pub(crate) struct Cx<'a, 'b> {
 }
 
 impl Cx<'_, '_> {
-    /// Memory for a message with these bytes in it.
-    pub(crate) fn message(&mut self, bytes: &[u8]) -> Result<Span, Errno> {
-        let len = u32::try_from(bytes.len()).map_err(|_| Errno::EMSGSIZE)?;
+    /// Memory for a message of `size` bytes, which `fill` writes all of.
+    pub(crate) fn message(
+        &mut self,
+        size: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<Span, Errno> {
+        let len = u32::try_from(size).map_err(|_| Errno::EMSGSIZE)?;
         let span = self.below.alloc(len).ok_or(Errno::ENOMEM)?;
-        self.below.bytes_mut(span).copy_from_slice(bytes);
+        fill(self.below.bytes_mut(span));
         Ok(span)
     }
 

@@ -20,6 +20,7 @@ mod estimate;
 mod event;
 mod histogram;
 mod lose;
+mod numbered;
 mod rpc;
 mod sabotage;
 mod server;

@@ -307,6 +307,11 @@ impl Programs {
         }
     }
 
+    /// Whether [`Self::go_on`] has something to begin.
+    pub(crate) fn has_soon(&self) -> bool {
+        !self.soon.is_empty()
+    }
+
     /// Begins what is to follow at once what has just ended well on this host.
     pub(crate) fn go_on(&mut self, now: Instant, host: HostId, at: &mut Host) {
         if self.soon.is_empty() {

@@ -432,7 +432,6 @@ impl<F: Fabric> Sim<F> {
         let mut at = 0;
         while let Some(&id) = self.dirty.get(at) {
             at += 1;
-            self.hosts[id.0 as usize].dirty = false;
             self.look_after(id);
         }
         self.dirty.clear();
@@ -441,9 +440,26 @@ impl<F: Fabric> Sim<F> {
     /// The turn of one host.
     fn look_after(&mut self, id: HostId) {
         let n = id.0 as usize;
+        if self.hosts[n].is_running() {
+            self.turn(id);
+        }
+        // What its own turn does to it belongs to that turn.
+        self.hosts[n].dirty = false;
         if !self.hosts[n].is_running() {
             return;
         }
+        self.with_fabric(|fabric, cx| fabric.flush(cx, id));
+        self.arm(id);
+        self.watch_health(id);
+        self.watch_rails(id);
+        if self.hosts.len() <= ROUTES_WATCHED_HOSTS_MAX {
+            self.watch_routes(id);
+        }
+    }
+
+    /// Takes from the node of a host whatever it has to give, until that is nothing.
+    fn turn(&mut self, id: HostId) {
+        let n = id.0 as usize;
         let lo_ni = self.hosts[n].node.loopback();
         let mut events = core::mem::take(&mut self.events);
         let mut wanted = core::mem::take(&mut self.wanted);
@@ -486,18 +502,12 @@ impl<F: Fabric> Sim<F> {
                 let local = host.clock.local(self.now);
                 host.lo.flush(local, &mut host.node, &mut host.mem);
             }
-            if !busy {
+            let more = self.hosts[n].node.has_work() || (busy && self.programs.has_soon());
+            if !more {
                 break;
             }
         }
         (self.events, self.wanted) = (events, wanted);
-        self.with_fabric(|fabric, cx| fabric.flush(cx, id));
-        self.arm(id);
-        self.watch_health(id);
-        self.watch_rails(id);
-        if self.hosts.len() <= ROUTES_WATCHED_HOSTS_MAX {
-            self.watch_routes(id);
-        }
     }
 
     /// Carries out an output of a node; whether the loopback driver has something to do.

@@ -9,6 +9,7 @@ use clap::Args;
 use lnet_rt::Nid;
 use lustre_rt::store::DirLock;
 use lustre_rt::{OSTS_MAX, OstLimits, RpcNode, TargetSpec, Tunables};
+use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -21,7 +22,7 @@ use crate::site;
     ulnet serve kv-1=kv:/srv/kv-1 --listen 10.0.0.1@tcp\n  \
     ulnet serve kv-1=kv:/shared/kv-1 --listen 10.0.0.2@tcp --standby\n  \
     ulnet serve kv-1=kv:/srv/kv-1 --listen 10.0.0.1@tcp,10.0.1.1@tcp1\n  \
-    ulnet serve ost-0=ost:/srv/ost-0 e=echo: --listen 10.0.0.1@tcp\n  \
+    ulnet serve ost-0=ost:/srv/ost-0 e=echo: --listen 10.0.0.1@tcp --json\n  \
     ulnet serve --fs lfs /srv/lfs --osts 4 --listen 10.0.0.1@tcp\n  \
     ulnet serve MGS=mgs:/srv/mgs lfs-MDT0000_UUID=mdt:/srv/mdt --listen 10.0.0.1@tcp\n\n\
     The directory of an mgs or mdt target has a file 'targets', which describes the file system: a line \
@@ -61,6 +62,49 @@ pub(crate) struct Options {
     /// Most that is estimated for what a client or server does, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=3600))]
     at_max: u64,
+    /// Print a JSON object for each line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A line of the command's output.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+enum Said<'a> {
+    /// A target is served from now on.
+    Serving {
+        target: &'a str,
+        kind: &'static str,
+        /// Where it is stored; none if it is in memory.
+        directory: Option<String>,
+        nids: &'a [String],
+    },
+    /// Another process has the directory of a target.
+    Standby { target: &'a str, why: String },
+    /// A line of a target's log.
+    Log { target: &'a str, line: &'a str },
+}
+
+impl Said<'_> {
+    fn text(&self) -> String {
+        match self {
+            Self::Serving { target, directory, nids, .. } => {
+                let what = directory.as_deref().unwrap_or("memory");
+                format!("{target}: serving {what} at {}", nids.join(", "))
+            }
+            Self::Standby { target, why } => format!("{target}: standby, {why}"),
+            Self::Log { target, line } => format!("{target}: {line}"),
+        }
+    }
+
+    /// Prints it at once: others wait for it.
+    fn say(&self, json: bool) {
+        let line = if json { serde_json::json!(self).to_string() } else { self.text() };
+        let mut out = std::io::stdout().lock();
+        // A reader that has gone away is no error of ours.
+        let _ = writeln!(out, "{line}");
+        let _ = out.flush();
+    }
 }
 
 /// Runs the command until a signal ends it.
@@ -68,7 +112,8 @@ pub(crate) struct Options {
 /// # Errors
 /// The address is in use, a directory is locked, damaged or holds something else.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { listen, port, .. } = options;
+    let Options { listen, port, json, .. } = options;
+    let json = *json;
     let targets = match options.fs.as_deref() {
         Some([fsname, dir]) => site::targets(fsname, dir.as_ref(), options.osts, listen)?,
         _ => options.targets.clone(),
@@ -78,7 +123,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("signals")?;
     let node = rails::start(&interfaces, *port, &options.routes, "serve")?;
     let nids: Vec<String> = listen.iter().map(Nid::to_string).collect();
-    let nids = nids.join(", ");
     let tunables = Tunables {
         obd_timeout: Duration::from_secs(options.obd_timeout),
         ldlm_enqueue_min: Duration::from_secs(options.ldlm_enqueue_min),
@@ -86,23 +130,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         ..Tunables::default()
     };
     let rpc = RpcNode::start(&node, tunables)?;
-    rpc.log(|target, lines| lines.lines().for_each(|line| say(&format!("{target}: {line}"))))?;
+    rpc.log(move |target, lines| {
+        lines.lines().for_each(|line| Said::Log { target, line }.say(json));
+    })?;
     // A target that is not here yet is answered with ENODEV, and its clients try the partner.
     targets.iter().try_for_each(|target| rpc.serve_kind(target.kind))?;
     let limits = OstLimits { uid_bytes: options.uid_limit };
     for target in &targets {
         match target.lock() {
-            Ok(lock) => begin(&rpc, target, lock, limits, &nids)?,
+            Ok(lock) => begin(&rpc, target, lock, limits, &nids)?.say(json),
             Err(e @ lustre_rt::store::OpenError::Locked { .. }) if options.standby => {
-                say(&format!("{}: standby, {e}", target.name));
+                Said::Standby { target: &target.name, why: e.to_string() }.say(json);
                 let (rpc, target, nids) = (rpc.clone(), target.clone(), nids.clone());
                 thread::spawn(move || {
                     let lock = DirLock::wait(&target.dir).map_err(anyhow::Error::from);
-                    let begun =
-                        lock.and_then(|lock| begin(&rpc, &target, Some(lock), limits, &nids));
-                    if let Err(e) = begun {
-                        eprintln!("ulnet serve: {e:#}");
-                        std::process::exit(1);
+                    match lock.and_then(|lock| begin(&rpc, &target, Some(lock), limits, &nids)) {
+                        Ok(serving) => serving.say(json),
+                        Err(e) => {
+                            eprintln!("ulnet serve: {e:#}");
+                            std::process::exit(1);
+                        }
                     }
                 });
             }
@@ -115,25 +162,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn begin(
+/// Serves a target from now on.
+fn begin<'a>(
     rpc: &RpcNode,
-    target: &TargetSpec,
+    target: &'a TargetSpec,
     lock: Option<DirLock>,
     limits: OstLimits,
-    nids: &str,
-) -> Result<()> {
+    nids: &'a [String],
+) -> Result<Said<'a>> {
     let TargetSpec { name, kind, dir } = target;
     let started = rpc.start_limited_target(target, lock, limits);
     started.with_context(|| format!("target {name}"))?;
-    let what = if kind.has_dir() { dir.display().to_string() } else { "memory".to_owned() };
-    say(&format!("{name}: serving {what} at {nids}"));
-    Ok(())
-}
-
-/// A line, at once: others wait for it.
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    // A reader that has gone away is no error of ours.
-    let _ = writeln!(out, "{line}");
-    let _ = out.flush();
+    let directory = kind.has_dir().then(|| dir.display().to_string());
+    Ok(Said::Serving { target: name, kind: kind.name(), directory, nids })
 }

@@ -1,15 +1,15 @@
 //! `ulnet sim swarm`: rounds of random worlds under random faults, until something is found.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use lnet_sim::{Detail, Floor, Played, Round, seed_of};
+use lnet_sim::{Detail, Floor, Played, Round, Summary, seed_of};
 use serde::{Deserialize, Serialize};
 
+use super::print;
 use super::shard::{Log, Shard, shard};
 
 /// Plays random worlds under random faults, one after the other, until one violates what must hold
@@ -17,6 +17,7 @@ use super::shard::{Log, Shard, shard};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
                         ulnet sim swarm --floor rpc --minutes 30\n  \
+                        ulnet sim swarm --floor locks --minutes 5 --keep-going --json\n  \
                         ulnet sim swarm --floor rpc --seed 7 --one")]
 pub(super) struct Swarm {
     /// How long, in minutes; 0.1 is six seconds. The round that is played then is finished.
@@ -54,6 +55,10 @@ pub(super) struct Swarm {
     /// Continue after a violation, until the time is over.
     #[arg(long, conflicts_with = "one")]
     keep_going: bool,
+
+    /// Print one JSON document at the end.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Settings of a part of a swarm; the first line of its file.
@@ -77,6 +82,54 @@ pub(super) struct Progress {
     /// Real time, milliseconds.
     pub(super) took_ms: u64,
     pub(super) violation: Option<String>,
+}
+
+/// A round that violated what must hold.
+#[derive(Clone, Debug, Serialize)]
+struct Violated {
+    seed: u64,
+    violation: String,
+    /// Its scenario's file.
+    scenario: PathBuf,
+    /// The line that plays it again.
+    replay: String,
+}
+
+impl Violated {
+    fn lines(&self) -> String {
+        let Self { violation, scenario, replay, .. } = self;
+        let scenario = scenario.display();
+        format!("VIOLATION    {violation}\nscenario     {scenario}\nreplay       {replay}\n")
+    }
+}
+
+/// What `--json` prints of many rounds.
+#[derive(Debug, Serialize)]
+struct Document {
+    seed: u64,
+    shard: Shard,
+    floor: &'static str,
+    /// Of an earlier run of the same part.
+    resumed_rounds: u64,
+    rounds: u64,
+    seconds: f64,
+    virtual_seconds: u64,
+    exchanges: u64,
+    messages: u64,
+    /// Whether nothing was violated, in the resumed rounds too.
+    holds: bool,
+    violations: Vec<Violated>,
+}
+
+/// What `--json` prints of one round.
+#[derive(Serialize)]
+struct One<'a> {
+    seed: u64,
+    floor: &'static str,
+    scenario: &'a str,
+    moments: &'a [String],
+    summary: &'a Summary,
+    violation: Option<Violated>,
 }
 
 impl Hunt {
@@ -119,14 +172,8 @@ impl Swarm {
             let no_dir = || format!("--out {}: can't make this folder", dir.display());
             fs::create_dir_all(dir).with_context(no_dir)?;
         }
-        let mut out = std::io::stdout();
         if let (true, Some(seed)) = (self.one, self.seed) {
-            let round = Round::draw_on(self.floor, seed)?;
-            let played = round.play(Detail::Moments);
-            let lines = played.lines.join("\n");
-            // A reader that has gone away is no error of ours.
-            let _ = write!(out, "{}\n{lines}\n\n{}", round.text, played.summary);
-            return self.judge(&round, &played);
+            return self.one(seed);
         }
         let Shard { i, n } = self.shard;
         let seed = self.seed.or_else(|| (n > 1).then_some(1));
@@ -139,7 +186,7 @@ impl Swarm {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             now.as_nanos() as u64 >> 1
         });
-        let _ = writeln!(out, "swarm        seed {first}, shard {i}/{n}");
+        self.say(&format!("swarm        seed {first}, shard {i}/{n}\n"));
         let (mut log, mut earlier) = (None, Vec::new());
         if let Some(dir) = &self.out {
             let path = dir.join(format!("swarm{}-{first}-{i}-of-{n}.jsonl", self.suffix()));
@@ -155,6 +202,7 @@ impl Swarm {
         let skipped = earlier.len() as u64;
         let begun = Instant::now();
         let (mut rounds, mut messages, mut exchanges, mut virtual_time) = (0u64, 0u64, 0u64, 0u64);
+        let mut violations = Vec::new();
         while (holds || self.keep_going) && before + begun.elapsed() < self.minutes {
             let round_begun = Instant::now();
             let round = Round::draw_on(self.floor, seed_of(first, (skipped + rounds) * n + i - 1))?;
@@ -171,24 +219,67 @@ impl Swarm {
             messages += progress.messages;
             exchanges += progress.exchanges;
             virtual_time += progress.virtual_seconds;
-            holds &= self.judge(&round, &played)?;
+            if let Some(violated) = self.judge(&round, &played)? {
+                self.say(&violated.lines());
+                violations.push(violated);
+                holds = false;
+            }
             if let Some(log) = &mut log {
                 log.add(&progress)?;
             }
         }
-        if skipped > 0 {
-            let _ = writeln!(
-                out,
-                "resumed      after {skipped} rounds in {:.1} s",
-                before.as_secs_f64()
-            );
+        let seconds = begun.elapsed().as_secs_f64();
+        if self.json {
+            print_json(&Document {
+                seed: first,
+                shard: self.shard,
+                floor: self.floor.name(),
+                resumed_rounds: skipped,
+                rounds,
+                seconds,
+                virtual_seconds: virtual_time,
+                exchanges,
+                messages,
+                holds,
+                violations,
+            })?;
         }
-        let _ = writeln!(
-            out,
-            "played       {rounds} rounds in {:.1} s: {virtual_time} virtual seconds, {exchanges} exchanges, {messages} messages",
-            begun.elapsed().as_secs_f64()
-        );
+        if skipped > 0 {
+            let before = before.as_secs_f64();
+            self.say(&format!("resumed      after {skipped} rounds in {before:.1} s\n"));
+        }
+        self.say(&format!(
+            "played       {rounds} rounds in {seconds:.1} s: {virtual_time} virtual seconds, {exchanges} exchanges, {messages} messages\n"
+        ));
         Ok(holds)
+    }
+
+    /// Plays one round, and prints all of it.
+    fn one(&self, seed: u64) -> anyhow::Result<bool> {
+        let round = Round::draw_on(self.floor, seed)?;
+        let played = round.play(Detail::Moments);
+        self.say(&format!("{}\n{}\n\n{}", round.text, played.lines.join("\n"), played.summary));
+        let violation = self.judge(&round, &played)?;
+        let holds = violation.is_none();
+        self.say(&violation.as_ref().map(Violated::lines).unwrap_or_default());
+        if self.json {
+            print_json(&One {
+                seed,
+                floor: self.floor.name(),
+                scenario: &round.text,
+                moments: &played.lines,
+                summary: &played.summary,
+                violation,
+            })?;
+        }
+        Ok(holds)
+    }
+
+    /// Prints text, unless a document is printed.
+    fn say(&self, text: &str) {
+        if !self.json {
+            print(text);
+        }
     }
 
     /// Of names of files.
@@ -201,22 +292,20 @@ impl Swarm {
         }
     }
 
-    /// Whether a round was as it must be; what to do about it if not.
-    fn judge(&self, round: &Round, played: &Played) -> anyhow::Result<bool> {
-        let Some(violation) = &played.violation else { return Ok(true) };
-        let file = self.out.clone().unwrap_or_default().join(format!(
-            "swarm{}-{}.toml",
-            self.suffix(),
-            round.seed
-        ));
-        fs::write(&file, &round.text).with_context(|| format!("can't write {}", file.display()))?;
-        let _ = write!(
-            std::io::stdout(),
-            "VIOLATION    {violation}\nscenario     {}\nreplay       ulnet sim swarm{} --seed {} --one\n",
-            file.display(),
-            option(self.floor),
-            round.seed
-        );
-        Ok(false)
+    /// What a round violated; its scenario is kept.
+    fn judge(&self, round: &Round, played: &Played) -> anyhow::Result<Option<Violated>> {
+        let Some(violation) = &played.violation else { return Ok(None) };
+        let (seed, suffix) = (round.seed, self.suffix());
+        let scenario =
+            self.out.clone().unwrap_or_default().join(format!("swarm{suffix}-{seed}.toml"));
+        fs::write(&scenario, &round.text)
+            .with_context(|| format!("can't write {}", scenario.display()))?;
+        let replay = format!("ulnet sim swarm{} --seed {seed} --one", option(self.floor));
+        Ok(Some(Violated { seed, violation: violation.to_string(), scenario, replay }))
     }
+}
+
+fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
+    print(&(serde_json::to_string_pretty(document)? + "\n"));
+    Ok(())
 }

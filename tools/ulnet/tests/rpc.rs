@@ -127,4 +127,19 @@ fn a_capture_is_listed() {
     let (out, err, code) = ulnet(&["rpc", "decode", file]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     assert!(out.contains("MGS_DISCONNECT"), "{out}");
+
+    let (out, err, code) = ulnet(&["rpc", "decode", "--json", "--name", "10.78.0.12@tcp=K2", file]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let rpcs: Vec<_> = found.as_array().unwrap().iter().filter(|f| f["rpc"].is_object()).collect();
+    let left = |kind: &str| {
+        rpcs.iter().find(|f| f["rpc"]["opcode"] == "MDS_DISCONNECT" && f["rpc"]["kind"] == kind)
+    };
+    let (request, reply) = (left("REQ").unwrap(), left("REP").unwrap());
+    assert_eq!((&request["frame"], &request["lnet"]["source"]), (&11.into(), &"K2".into()));
+    assert_eq!(request["rpc"]["xid"], reply["rpc"]["xid"], "a reply has the number of its request");
+    assert_eq!(reply["rpc"]["transno"], 4_294_967_421_u64);
+    let cancel = &rpcs[0]["rpc"];
+    assert_eq!(cancel["opcode"], "LDLM_CANCEL");
+    assert!(cancel["buffers"][0].as_str().unwrap().starts_with("lock_req{"), "{cancel}");
 }

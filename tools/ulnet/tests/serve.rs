@@ -80,6 +80,40 @@ fn ok(words: &[&str], input: &[u8]) -> String {
 }
 
 #[test]
+fn serve_prints_an_object_for_each_line_when_json_is_asked_for() {
+    let scratch = Scratch::new("json");
+    let start = |nid| {
+        let target = scratch.target();
+        let words = ["serve", &target, "--listen", nid, "--standby", "--json"];
+        let mut child = Command::new(PROGRAM)
+            .args(words)
+            .args(["--port", "7957"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Server(child, lines)
+    };
+    let next = |server: &mut Server| -> serde_json::Value {
+        serde_json::from_str(&server.1.next().unwrap().unwrap()).unwrap()
+    };
+    let mut server = start("127.88.7.1@tcp");
+    let serving = loop {
+        let said = next(&mut server);
+        match said["event"].as_str() {
+            Some("serving") => break said,
+            _ => assert_eq!(said["event"], "log", "{said}"),
+        }
+    };
+    let directory = scratch.0.join("store").display().to_string();
+    assert_eq!((&serving["target"], &serving["kind"]), (&"kv-1".into(), &"kv".into()));
+    assert_eq!(serving["directory"], directory);
+    assert_eq!(serving["nids"], serde_json::json!(["127.88.7.1@tcp"]));
+    let standby = next(&mut start("127.88.7.2@tcp"));
+    assert_eq!((&standby["event"], &standby["target"]), (&"standby".into(), &"kv-1".into()));
+}
+
+#[test]
 fn values_survive_sigkill_and_restart() {
     let scratch = Scratch::new("restart");
     let mut server = Server::start(&scratch, "127.88.0.1@tcp", "7988");

@@ -85,6 +85,26 @@ fn a_swarm_says_what_it_played_and_finds_out_first_whether_it_can_write() {
 }
 
 #[test]
+fn a_swarm_prints_one_document_when_json_is_asked_for() {
+    let read = |more: &[&str]| -> serde_json::Value {
+        let out =
+            ulnet(&[&["sim", "swarm", "--floor", "rpc", "--seed", "1", "--json"], more].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+        serde_json::from_slice(&out.stdout).unwrap()
+    };
+    let all = read(&["--minutes", "0.0001"]);
+    assert_eq!(
+        (&all["seed"], &all["rounds"], &all["floor"]),
+        (&1.into(), &1.into(), &"rpc".into())
+    );
+    assert_eq!((&all["holds"], &all["violations"]), (&true.into(), &serde_json::json!([])));
+    let one = read(&["--one"]);
+    assert_eq!((&one["seed"], &one["violation"]), (&1.into(), &serde_json::Value::Null));
+    assert!(one["scenario"].as_str().unwrap().contains("[[target]]"), "{one}");
+    assert!(one["summary"]["rpc"]["answered"].as_u64().unwrap() > 0, "{one}");
+}
+
+#[test]
 fn paper_writes_a_page_with_its_tables_and_time_lines() {
     let dir = fresh::path("paper");
     std::fs::create_dir_all(&dir).unwrap();

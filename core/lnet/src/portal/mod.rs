@@ -3,6 +3,7 @@
 //! Pure matching over the descriptors in [`Portals::mds`]. It has no messages, peers or
 //! credits: `recv.rs` asks [`Portals::find`] and acts on the answer; events are made in `send/finish.rs`.
 
+mod list;
 pub(crate) mod md;
 pub(crate) mod owner;
 
@@ -15,6 +16,7 @@ use slotmap::{Key, SlotMap};
 
 use crate::table::Lookup;
 use crate::{AttachError, MatchEntry, MdOptions, MdSpec, Position, Sink, Unlink};
+use list::List;
 use md::{Md, MdBuf};
 use owner::Owner;
 
@@ -46,9 +48,9 @@ struct Portal {
     kind: Option<MatchType>,
     lazy: bool,
     /// Entries with ignore bits, searched first (M-19).
-    ignoring: VecDeque<MdId>,
+    ignoring: List,
     /// Entries whose bits must be met exactly, by these bits. Each list is in posting order.
-    exact: Lookup<u64, VecDeque<MdId>>,
+    exact: Lookup<u64, List>,
     delayed: VecDeque<Delayed>,
 }
 
@@ -105,7 +107,7 @@ impl Portals {
         let portal = |i| Portal {
             kind: None,
             lazy: i == RESERVED_PORTAL,
-            ignoring: VecDeque::new(),
+            ignoring: List::default(),
             exact: Lookup::new(seed),
             delayed: VecDeque::new(),
         };
@@ -205,8 +207,8 @@ impl Portals {
         let Some(portal) = self.portals.get(want.portal as usize) else {
             return Search::BadPortal;
         };
-        let fits = |id: &MdId| {
-            let Some(md) = self.mds.get(*id) else { return false };
+        let fits = |id| {
+            let Some(md) = self.mds.get(id) else { return false };
             let Some((_, me)) = &md.place else { return false };
             (me.match_bits ^ want.bits) & !me.ignore_bits == 0
                 && md.options.contains(want.op)
@@ -216,10 +218,7 @@ impl Portals {
                     || me.from.nid == want.nid
                     || same_peer(me.from.nid, want.nid))
         };
-        let first_of = |list: &VecDeque<MdId>| {
-            let (front, back) = list.as_slices();
-            front.iter().chain(back).copied().find(fits)
-        };
+        let first_of = |list: &List| list.iter().find(|id| fits(*id));
         let ignoring = if portal.ignoring.is_empty() { None } else { first_of(&portal.ignoring) };
         match ignoring.or_else(|| first_of(portal.exact.get(&want.bits)?)) {
             Some(id) => self.accept(id, want),
@@ -271,10 +270,7 @@ impl Portals {
         let Some((portal, me)) = self.mds.get(id).and_then(|md| md.place) else { return };
         if let Some(portal) = self.portals.get_mut(portal as usize) {
             let list = portal.list(&me);
-            // Nearly always the first one.
-            if let Some(at) = list.iter().position(|&x| x == id) {
-                list.remove(at);
-            }
+            list.remove(id);
             if list.is_empty() && me.ignore_bits == 0 {
                 portal.exact.remove(&me.match_bits);
             }
@@ -342,7 +338,7 @@ impl Portals {
 }
 
 impl Portal {
-    fn list(&mut self, me: &MatchEntry) -> &mut VecDeque<MdId> {
+    fn list(&mut self, me: &MatchEntry) -> &mut List {
         if me.ignore_bits != 0 { &mut self.ignoring } else { self.exact.or_default(me.match_bits) }
     }
 }

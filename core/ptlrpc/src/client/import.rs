@@ -1,7 +1,6 @@
 //! An import: the client's end of a connection to a target (P-55, P-56). Its states are in
 //! `state.rs`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use core::time::Duration;
@@ -16,6 +15,7 @@ use super::slots::{Limits, Slots};
 use super::state::{Change, ImportState, next};
 use crate::error::CallError;
 use crate::estimate::Estimate;
+use crate::numbered::Numbered;
 use crate::table::{CallId, ExportId};
 use crate::tunables::Tunables;
 
@@ -86,6 +86,38 @@ pub(crate) struct Ends {
     pub(crate) kind: ImportKind,
     pub(crate) target: Box<str>,
     pub(crate) client: Box<str>,
+}
+
+/// Calls by xid; nothing where there are none, as idle imports are many.
+#[derive(Debug, Default)]
+pub(crate) struct Calls(Option<Box<Numbered<CallId>>>);
+
+impl Calls {
+    pub(crate) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |calls| calls.len())
+    }
+
+    pub(crate) fn insert(&mut self, xid: u64, call: CallId) {
+        self.0.get_or_insert_default().insert(xid, call);
+    }
+
+    pub(crate) fn remove(&mut self, xid: u64) {
+        let Some(calls) = &mut self.0 else { return };
+        calls.remove(xid);
+        if calls.is_empty() {
+            self.0 = None;
+        }
+    }
+
+    /// The lowest xid.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.0.as_ref()?.first()
+    }
+
+    /// All calls, in the order of their xids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = CallId> + '_ {
+        self.0.iter().flat_map(|calls| calls.values().copied())
+    }
 }
 
 /// A node may have a hundred thousand, nearly all of them idle: what only those in use need is in boxes
@@ -159,7 +191,7 @@ pub(crate) struct Import {
     /// The server's part by request portal, in the order of portals, of which most servers have one.
     pub(crate) services: Vec<(u32, Estimate)>,
     /// Calls that have an xid and have not ended, by xid.
-    pub(crate) calls: BTreeMap<u64, CallId>,
+    pub(crate) calls: Calls,
     /// Slots, and the calls that wait for one.
     pub(crate) slots: Slots,
     /// Answered requests that are repeated after a crash of the server.
@@ -228,7 +260,7 @@ impl Import {
             recovering: None,
             net: Estimate::new(Duration::ZERO),
             services: Vec::new(),
-            calls: BTreeMap::new(),
+            calls: Calls::default(),
             slots: Slots::default(),
             retained: Retention::default(),
             replays_locks: false,
@@ -270,12 +302,7 @@ impl Import {
 
     /// A call with an xid has ended.
     pub(crate) fn call_ended(&mut self, xid: u64) {
-        self.calls.remove(&xid);
-        if self.calls.is_empty() {
-            // A map that becomes empty keeps memory for the next entry; an import with pings alone
-            // would always have it.
-            self.calls = BTreeMap::new();
-        }
+        self.calls.remove(xid);
     }
 
     /// Calls that have not ended, those included that wait for a slot.
@@ -327,7 +354,7 @@ impl Import {
 
     /// The highest xid up to which all have been answered (P-45).
     pub(crate) fn known_replied(&self, but: u64) -> u64 {
-        let waiting = self.calls.first_key_value().map(|(xid, _)| *xid);
+        let waiting = self.calls.first();
         // What is still to be replayed is unanswered again; in other states only calls are.
         let replayed = if self.state == ImportState::Replay {
             self.retained.after(self.last_replayed).map(|(xid, _)| xid).min()

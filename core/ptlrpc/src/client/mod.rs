@@ -40,9 +40,9 @@ use std::sync::Arc;
 
 use lnet_types::{Instant, Nid};
 use lustre_wire::body::MsgKind;
-use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder, message, size};
+use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder, message, size_behind_body};
 use lustre_wire::{
-    Body, BodyFlags, ConnectData, ConnectFlags2, ImportKind, Layout, Opcode, Service, WireError,
+    Body, BodyFlags, ConnectData, ConnectFlags2, ImportKind, Opcode, Service, WireError,
 };
 
 use crate::common::Cx;
@@ -232,10 +232,7 @@ impl Client {
             }
         }
         let portals = call.portals.unwrap_or_else(|| call.opcode.portals(im.config.kind));
-        let mut lens = Vec::with_capacity(1 + call.reply_lens.len());
-        lens.push(Body::LEN as u32);
-        lens.extend(&call.reply_lens);
-        let reply_len = u32::try_from(size(&lens)).unwrap_or(u32::MAX);
+        let reply_len = u32::try_from(size_behind_body(&call.reply_lens)).unwrap_or(u32::MAX);
         let id = self.request(import, purpose, call.opcode, |header, body| {
             message(header, body, &call.buffers)
         })?;
@@ -474,7 +471,7 @@ impl Client {
     /// wait for a slot.
     fn calls_of(&self, import: ImportId) -> Vec<CallId> {
         let Some(im) = self.imports.get(import) else { return Vec::new() };
-        im.calls.values().copied().chain(im.slots.waiting()).collect()
+        im.calls.iter().chain(im.slots.waiting()).collect()
     }
 
     /// Calls that waited for the import may go.

@@ -94,7 +94,7 @@ impl Client {
         let Ok(id) = made else { return false };
         body.service_time = wire_secs(net);
         if let (Some(r), Some(im)) = (self.calls.get_mut(id), self.imports.get_mut(import)) {
-            im.calls.remove(&r.xid);
+            im.calls.remove(r.xid);
             im.calls.insert(xid, id);
             r.xid = xid;
             r.header = header;

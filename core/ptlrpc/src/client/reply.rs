@@ -256,7 +256,7 @@ impl Client {
         // It is a new request, and no copy of one.
         (r.resent, r.refused) = (false, false);
         if let Some(im) = self.imports.get_mut(import) {
-            im.calls.remove(&old);
+            im.calls.remove(old);
             im.calls.insert(xid, id);
         }
         self.release(cx, id, Next::Later(pause));

@@ -342,10 +342,7 @@ impl Client {
         }
 
         // The request itself (P-35).
-        let message = core::mem::take(&mut r.message);
-        let span = cx.message(&message);
-        r.message = message;
-        let span = span?;
+        let span = cx.message(r.message.len(), |out| out.copy_from_slice(&r.message))?;
         let post = cx.common.posts.insert(Post::Request { call, attempt, span });
         let given = spec(IoVec::from([span]), post, MdOptions::empty(), Some(1));
         let md = match cx.below.bind(given) {

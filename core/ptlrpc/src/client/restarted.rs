@@ -141,11 +141,11 @@ impl Client {
         if !in_use || im.callback.is_some() || !cx.common.tunables.probes {
             return;
         }
-        let sent = |id: &CallId| {
-            let r = self.calls.get(*id)?;
+        let sent = |id: CallId| {
+            let r = self.calls.get(id)?;
             r.sent.filter(|_| matches!(r.phase, Phase::Sent) && r.purpose == Purpose::Call)
         };
-        let Some(oldest) = im.calls.values().find_map(sent) else { return };
+        let Some(oldest) = im.calls.iter().find_map(sent) else { return };
         let since = im.last_reply.map_or(oldest, |last| last.max(oldest));
         let wait =
             |probes: u8| (DOUBT * (1 << probes)).min(cx.common.tunables.ping_interval.max(DOUBT));

@@ -186,10 +186,10 @@ impl Client {
             truncated: im.truncated,
             answered: im.answered,
             unlinking: {
-                let unlinking = |id: &&CallId| {
-                    self.calls.get(**id).is_some_and(|r| matches!(r.phase, Phase::Unlinking(_)))
+                let unlinking = |id: &CallId| {
+                    self.calls.get(*id).is_some_and(|r| matches!(r.phase, Phase::Unlinking(_)))
                 };
-                im.calls.values().filter(unlinking).count()
+                im.calls.iter().filter(unlinking).count()
             },
             last_replayed: im.last_replayed,
             granted: im.terms.data,

@@ -88,7 +88,9 @@ impl Server {
         let Ok(message) = MsgBuilder::new(header, &body).build() else { return };
         let origin = work.origin;
         let lost = cx.common.losses.hit(body.opcode, Part::Early);
-        if !lost && !self.put(cx, &origin, &message, 0, None) {
+        if !lost
+            && !self.put(cx, &origin, 0, None, message.len(), |out| out.copy_from_slice(&message))
+        {
             return;
         }
         self.stats.early += 1;

@@ -1,7 +1,6 @@
 //! A client's connection to a target (P-128).
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::{Instant, Nid};
 use lustre_wire::{Body, ConnectData, ConnectFlags};
@@ -11,6 +10,7 @@ use super::evictor::Deadline;
 use super::leave::Leaving;
 use super::records::Records;
 use super::service::Origin;
+use crate::numbered::Numbered;
 use crate::table::{ImportId, ServedId, TargetId};
 
 /// A connect that is answered when the client's record is stored.
@@ -43,9 +43,9 @@ pub(crate) struct Export {
     /// The highest xid up to which the client has all answers (P-112).
     pub(crate) last_xid: u64,
     /// What waits or is being served, by xid.
-    pub(crate) in_work: BTreeMap<u64, ServedId>,
+    pub(crate) in_work: Numbered<ServedId>,
     /// Transactions of this client that were not committed when they were answered.
-    pub(crate) uncommitted: BTreeSet<u64>,
+    pub(crate) uncommitted: Numbered<()>,
     /// Highest transaction of this client that is committed: what its replies say (P-11).
     pub(crate) committed: u64,
     /// Bytes of these, as they arrived.
@@ -75,8 +75,8 @@ impl Export {
             deadline: None,
             net: Duration::ZERO,
             last_xid: 0,
-            in_work: BTreeMap::new(),
-            uncommitted: BTreeSet::new(),
+            in_work: Numbered::default(),
+            uncommitted: Numbered::default(),
             committed: 0,
             in_work_bytes: 0,
             records: Records::default(),
@@ -90,10 +90,9 @@ impl Export {
     /// the highest one of this client that is committed.
     pub(crate) fn commit(&mut self, transno: u64, target: u64) -> u64 {
         if transno != 0 {
-            self.uncommitted.insert(transno);
+            self.uncommitted.insert(transno, ());
         }
-        while let Some(first) = self.uncommitted.first().copied().filter(|first| *first <= target) {
-            self.uncommitted.pop_first();
+        while let Some((first, ())) = self.uncommitted.pop_up_to(target) {
             self.committed = self.committed.max(first);
         }
         self.committed

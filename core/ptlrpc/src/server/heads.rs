@@ -10,10 +10,10 @@
 //! use; the next slot that is free again is the first other client's.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 
 use lnet_types::{Instant, Nid};
 
+use super::by_node::ByNode;
 use super::nrs::{Head, Next, Place};
 use crate::table::ServedId;
 
@@ -69,7 +69,7 @@ pub(crate) struct Heads {
     /// High-priority ones among them.
     busy_high: usize,
     /// The same by client, for clients that have any.
-    held: BTreeMap<Nid, Held>,
+    held: ByNode<Held>,
     seen: Seen,
     /// High-priority ones that were taken since the last regular one.
     row: u32,
@@ -83,7 +83,7 @@ impl Heads {
             slots,
             busy: 0,
             busy_high: 0,
-            held: BTreeMap::new(),
+            held: ByNode::default(),
             seen: Seen::default(),
             row: 0,
         }
@@ -126,12 +126,10 @@ impl Heads {
 
     /// Whether a client may have one of so many free slots (P-115).
     fn may(&self, now: Instant, from: Nid, free: usize, high: bool) -> bool {
-        let mut its = self.held.get(&from).copied().unwrap_or_default();
+        let mut its = self.held.get(from);
+        let own = usize::from(its != Held::default());
         // No other client has a slot, or may want one soon.
-        let alone = || {
-            self.held.len() == usize::from(self.held.contains_key(&from))
-                && !self.seen.beside(now, from)
-        };
+        let alone = || self.held.len() == own && !self.seen.beside(now, from);
         free > 0 && (*its.of(high) < free || alone())
     }
 
@@ -140,7 +138,7 @@ impl Heads {
         self.row = if high { self.row + 1 } else { 0 };
         self.busy += 1;
         self.busy_high += usize::from(high);
-        *self.held.entry(from).or_default().of(high) += 1;
+        self.held.change(from, |held| *held.of(high) += 1);
         self.seen.note(now, from);
     }
 
@@ -178,12 +176,7 @@ impl Heads {
     pub(crate) fn release(&mut self, from: Nid, high: bool) {
         self.busy -= 1;
         self.busy_high -= usize::from(high);
-        if let Some(held) = self.held.get_mut(&from) {
-            *held.of(high) -= 1;
-            if *held == Held::default() {
-                self.held.remove(&from);
-            }
-        }
+        self.held.change(from, |held| *held.of(high) = held.of(high).saturating_sub(1));
     }
 
     /// When the next of the requests that wait for a time may go.

@@ -60,7 +60,7 @@ impl Server {
     ) {
         // A node that takes no replies is not served until it does.
         let peer = event.initiator.nid;
-        if self.replies.get(&peer).is_some_and(|open| *open >= REPLIES_PER_PEER_MAX) {
+        if self.replies.get(peer) >= REPLIES_PER_PEER_MAX {
             self.stats.not_taken += 1;
             return;
         }
@@ -161,7 +161,7 @@ impl Server {
             return self.disconnect(cx, origin, id, body);
         }
         let Some(export) = self.exports.get_mut(id) else { return };
-        let first = export.in_work.get(&origin.xid).copied();
+        let first = export.in_work.get(origin.xid).copied();
         if let Some(first) = first.filter(|_| !cx.common.breaks(Sabotage::NoFolding)) {
             // P-110: a copy of what is being worked on. The answer goes to the copy.
             self.stats.folded += 1;

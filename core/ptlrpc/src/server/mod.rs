@@ -13,6 +13,7 @@
 //! carries out.
 
 mod bulk;
+mod by_node;
 mod check;
 mod connect;
 mod difficult;
@@ -50,6 +51,7 @@ pub use service::ServiceConfig;
 pub use target::{ClientRecord, Past, ReplyRecord, TargetConfig};
 pub use view::{ExportView, RecoveryView, ServerStats, ServiceView, TargetView, Waiting};
 
+use by_node::ByNode;
 use check::{Check, Standing, check};
 use difficult::Difficult;
 use evictor::Watch;
@@ -83,7 +85,7 @@ pub(crate) struct Server {
     /// Exports by the node that their clients are on.
     exports_of: BTreeMap<Nid, u32>,
     /// Replies on their way, by the node that they are for.
-    replies: BTreeMap<Nid, u32>,
+    replies: ByNode<u32>,
     /// Exports that stand for imports of this node over which its servers have called back.
     called: BTreeMap<ImportId, ExportId>,
     /// Clients that must be heard of, by target.

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::target::ReplyRecord;
+use crate::numbered::Numbered;
 
 /// The records of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    by_xid: BTreeMap<u64, ReplyRecord>,
+    by_xid: Numbered<ReplyRecord>,
     /// The xid that used a slot last.
     by_tag: BTreeMap<u16, u64>,
     /// Bytes of their buffers.
@@ -30,7 +31,7 @@ impl Records {
     }
 
     pub(crate) fn get(&self, xid: u64) -> Option<&ReplyRecord> {
-        self.by_xid.get(&xid)
+        self.by_xid.get(xid)
     }
 
     /// Keeps an answer. An older one of the same slot goes: the client has it, or it would not have
@@ -40,9 +41,10 @@ impl Records {
         if record.tag != 0 {
             self.by_tag.insert(record.tag, record.xid);
         }
-        self.remove(record.xid);
         self.bytes += bytes_of(&record);
-        self.by_xid.insert(record.xid, record);
+        if let Some(before) = self.by_xid.insert(record.xid, record) {
+            self.bytes -= bytes_of(&before);
+        }
     }
 
     /// A request uses a slot: the answer to an older one in it was received.
@@ -54,15 +56,14 @@ impl Records {
     }
 
     fn remove(&mut self, xid: u64) {
-        if let Some(record) = self.by_xid.remove(&xid) {
+        if let Some(record) = self.by_xid.remove(xid) {
             self.bytes -= bytes_of(&record);
         }
     }
 
     /// The client has the answers up to this xid.
     pub(crate) fn acknowledge(&mut self, last_xid: u64) {
-        while self.by_xid.first_key_value().is_some_and(|(xid, _)| *xid <= last_xid) {
-            let Some((_, record)) = self.by_xid.pop_first() else { return };
+        while let Some((_, record)) = self.by_xid.pop_up_to(last_xid) {
             self.bytes -= bytes_of(&record);
             if self.by_tag.get(&record.tag) == Some(&record.xid) {
                 self.by_tag.remove(&record.tag);
@@ -80,7 +81,7 @@ mod tests {
     }
 
     fn xids(records: &Records) -> Vec<u64> {
-        records.by_xid.keys().copied().collect()
+        records.by_xid.values().map(|record| record.xid).collect()
     }
 
     #[test]

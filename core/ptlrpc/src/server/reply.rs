@@ -5,7 +5,7 @@ use core::time::Duration;
 use lnet::{MdOptions, Put};
 use lnet_types::{Errno, IoVec, Nid};
 use lustre_wire::body::MsgKind;
-use lustre_wire::msg::{BODY_ONLY_LEN, Header, message};
+use lustre_wire::msg::{BODY_ONLY_LEN, Header, message_into, message_size};
 use lustre_wire::{Body, BodyFlags, ConnectFlags, OpFlags, Portal};
 
 use super::Server;
@@ -197,7 +197,7 @@ impl Server {
             limit,
             ..Body::default()
         };
-        let Ok(message) = message(&Header::default(), &body, &parts.buffers) else {
+        let Ok(size) = message_size(&parts.buffers) else {
             // A program's answer that is too long: the client must hear of a failure.
             self.stats.too_long += 1;
             let failed =
@@ -205,7 +205,9 @@ impl Server {
             return self.answer(cx, origin, export, request, failed);
         };
         if !cx.common.losses.hit(request.opcode, Part::Reply) {
-            self.send(cx, origin, message, parts.ack);
+            self.send(cx, origin, size, parts.ack, |out| {
+                message_into(&Header::default(), &body, &parts.buffers, out);
+            });
         } else if let Some(id) = parts.ack {
             self.release(cx, id, Release::NotDelivered);
         }
@@ -231,12 +233,7 @@ impl Server {
 
     /// Nothing of a reply is in use any more.
     pub(crate) fn reply_left(&mut self, to: Nid) {
-        if let Some(open) = self.replies.get_mut(&to) {
-            *open -= 1;
-            if *open == 0 {
-                self.replies.remove(&to);
-            }
-        }
+        self.replies.change(to, |open| *open = open.saturating_sub(1));
     }
 
     /// A reply, from the NID that was asked to the one that asked (P-42, P-39).
@@ -244,29 +241,32 @@ impl Server {
         &mut self,
         cx: &mut Cx<'_, '_>,
         origin: &Origin,
-        message: Vec<u8>,
+        size: usize,
         ack: Option<ServedId>,
+        fill: impl FnOnce(&mut [u8]),
     ) {
         let offset = if origin.adaptive { BODY_ONLY_LEN as u32 } else { 0 };
-        if !self.put(cx, origin, &message, offset, ack)
+        if !self.put(cx, origin, offset, ack, size, fill)
             && let Some(id) = ack
         {
             self.release(cx, id, Release::NotDelivered);
         }
     }
 
-    /// Puts a message into the client's reply buffer. `false` if it did not leave.
+    /// Puts a message of `size` bytes, which `fill` writes, into the client's reply buffer. `false` if
+    /// it did not leave.
     pub(super) fn put(
         &mut self,
         cx: &mut Cx<'_, '_>,
         origin: &Origin,
-        message: &[u8],
         offset: u32,
         difficult: Option<ServedId>,
+        size: usize,
+        fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         let Some(service) = self.services.get(origin.service) else { return false };
         let portal = service.config.reply_portal;
-        let Ok(span) = cx.message(message) else {
+        let Ok(span) = cx.message(size, fill) else {
             self.stats.no_memory += 1;
             return false;
         };
@@ -291,7 +291,7 @@ impl Server {
             hdr_data: 0,
             timeout: None,
         };
-        *self.replies.entry(origin.peer).or_default() += 1;
+        self.replies.change(origin.peer, |open| *open += 1);
         if cx.below.put(put).is_err() {
             // Its last event frees the memory; the client asks again.
             let _ = cx.below.unlink(md);

@@ -319,7 +319,7 @@ impl Server {
         cx.common.timers.stop(Timer::Bulk(id));
         cx.common.timers.stop(Timer::Watchdog(id));
         if let Some(export) = self.exports.get_mut(work.export) {
-            export.in_work.remove(&work.origin.xid);
+            export.in_work.remove(work.origin.xid);
             export.in_work_bytes -= work.bytes;
         }
         if let Some(service) = self.services.get_mut(work.origin.service) {

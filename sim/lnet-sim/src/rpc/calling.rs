@@ -15,6 +15,7 @@ use super::host::{Buffers, is_stamped, stamp};
 use super::keeping::CALL_AT;
 use super::seen::{Answered, Asked, CallNo, KeyNo, RpcSeen};
 use super::{APPEND, READ, wanted};
+use crate::directory::Lookup;
 
 /// A call under way.
 struct Open {
@@ -45,7 +46,9 @@ pub(crate) struct Calling {
     zero: Instant,
     imports: Vec<(usize, ImportId)>,
     streams: Vec<Stream>,
-    open: BTreeMap<CallId, Open>,
+    open: Lookup<CallId, Open>,
+    /// When the next call is to begin, whichever it is.
+    due: Option<Instant>,
     count: u64,
     /// Versions of keys as they were last seen, by target.
     versions: BTreeMap<(usize, KeyNo), u64>,
@@ -76,7 +79,8 @@ impl Calling {
             zero,
             imports: Vec::new(),
             streams: Vec::new(),
-            open: BTreeMap::new(),
+            open: Lookup::default(),
+            due: None,
             count: 0,
             versions: BTreeMap::new(),
             buffers: Buffers::default(),
@@ -122,6 +126,7 @@ impl Calling {
                 self.streams.push(Stream { load, target, import, free, next: begin });
             }
         }
+        self.due = self.earliest(below.now());
     }
 
     /// The connections of the node, by target.
@@ -134,13 +139,20 @@ impl Calling {
     }
 
     /// When [`Self::run`] is wanted.
-    pub(super) fn next(&self) -> Option<Instant> {
-        let due = self.streams.iter().filter_map(|s| {
-            let load = self.scenario.rpc.loads.get(s.load)?;
-            let at = (*s.free.iter().min()?).max(s.next);
-            (at < self.zero + load.end).then_some(at)
-        });
-        due.min()
+    pub(super) const fn next(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// When a call of a stream that has room from `from` on is to begin.
+    fn begins(&self, stream: &Stream, from: Instant, now: Instant) -> Option<Instant> {
+        let load = self.scenario.rpc.loads.get(stream.load)?;
+        let at = from.max(stream.next);
+        (at.max(now) < self.zero + load.end).then_some(at)
+    }
+
+    fn earliest(&self, now: Instant) -> Option<Instant> {
+        let of = |stream| self.begins(stream, *stream.free.iter().min()?, now);
+        self.streams.iter().filter_map(of).min()
     }
 
     /// Begins what is due.
@@ -150,9 +162,14 @@ impl Calling {
         below: &mut Below<'_>,
         notes: &mut Vec<RpcSeen>,
     ) {
+        let now = below.now();
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
         for at in 0..self.streams.len() {
             while self.begin(ptlrpc, below, at, notes) {}
         }
+        self.due = self.earliest(now);
     }
 
     /// Begins a call of a stream if one is due.
@@ -201,7 +218,7 @@ impl Calling {
             Err(e) => {
                 let took = Duration::ZERO;
                 notes.push(RpcSeen::Ended { target, call, took, result: Err(e) });
-                self.over(at, now + Duration::from_secs(1), memory);
+                self.over(at, now + Duration::from_secs(1), memory, now);
                 true
             }
         }
@@ -226,13 +243,15 @@ impl Calling {
         }
     }
 
-    fn over(&mut self, stream: usize, from: Instant, memory: Option<Span>) {
+    fn over(&mut self, stream: usize, from: Instant, memory: Option<Span>, now: Instant) {
         if let Some(span) = memory {
             self.buffers.give(span);
         }
         if let Some(stream) = self.streams.get_mut(stream) {
             stream.free.push(from);
         }
+        let begins = self.streams.get(stream).and_then(|stream| self.begins(stream, from, now));
+        self.due = self.due.into_iter().chain(begins).min();
     }
 
     /// A call has ended.
@@ -278,7 +297,7 @@ impl Calling {
         // One that fails at once is not tried again in the same instant for ever.
         let rest = if result.is_err() { think.max(Duration::from_millis(100)) } else { think };
         notes.push(RpcSeen::Ended { target, call: open.call, took, result });
-        self.over(open.stream, now + rest, open.memory);
+        self.over(open.stream, now + rest, open.memory, now);
     }
 }
 

@@ -2,7 +2,7 @@
 //! each life has a list in which a number is a place: a run has millions of calls, and each is looked up
 //! several times.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::seen::CallNo;
 use crate::directory::HostId;
@@ -22,18 +22,28 @@ impl<T> Default for Life<T> {
 
 /// See the module's head.
 #[derive(Debug)]
-pub(super) struct Calls<T>(BTreeMap<u64, Life<T>>);
+pub(super) struct Calls<T> {
+    /// By the numbers of nodes: the lives of each, with their numbers.
+    nodes: Vec<Vec<(u64, Life<T>)>>,
+}
 
 impl<T> Default for Calls<T> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self { nodes: Vec::new() }
     }
 }
 
 impl<T> Calls<T> {
+    /// The list of a life.
+    fn life_mut(&mut self, life: u64) -> Option<&mut Life<T>> {
+        let lives = self.nodes.get_mut(CallNo::node_of(life))?;
+        // The last one is asked for most.
+        lives.iter_mut().rev().find(|(number, _)| *number == life).map(|(_, life)| life)
+    }
+
     pub(super) fn get_mut(&mut self, no: CallNo) -> Option<&mut T> {
         let (life, count) = no.split();
-        let life = self.0.get_mut(&life)?;
+        let life = self.life_mut(life)?;
         let at = usize::try_from(count.checked_sub(life.first)?).ok()?;
         life.records.get_mut(at)?.as_mut()
     }
@@ -41,7 +51,16 @@ impl<T> Calls<T> {
     /// Enters the record of a call; gives the one that was there.
     pub(super) fn insert(&mut self, no: CallNo, record: T) -> Option<T> {
         let (life, count) = no.split();
-        let Life { first, records } = self.0.entry(life).or_default();
+        let node = CallNo::node_of(life);
+        if self.nodes.len() <= node {
+            self.nodes.resize_with(node + 1, Vec::new);
+        }
+        let lives = self.nodes.get_mut(node)?;
+        let at = lives.binary_search_by_key(&life, |(number, _)| *number).unwrap_or_else(|at| {
+            lives.insert(at, (life, Life::default()));
+            at
+        });
+        let Life { first, records } = &mut lives.get_mut(at)?.1;
         if records.is_empty() {
             *first = count;
         }
@@ -59,7 +78,7 @@ impl<T> Calls<T> {
     /// Takes a record out.
     pub(super) fn remove(&mut self, no: CallNo) -> Option<T> {
         let (life, count) = no.split();
-        let Life { first, records } = self.0.get_mut(&life)?;
+        let Life { first, records } = self.life_mut(life)?;
         let at = usize::try_from(count.checked_sub(*first)?).ok()?;
         let record = records.get_mut(at)?.take();
         while records.front().is_some_and(Option::is_none) {
@@ -71,7 +90,7 @@ impl<T> Calls<T> {
 
     /// All records, in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (CallNo, &T)> {
-        self.0.iter().flat_map(|(life, Life { first, records })| {
+        self.nodes.iter().flatten().flat_map(|(life, Life { first, records })| {
             let numbered = (*first..).zip(records);
             numbered
                 .filter_map(|(count, record)| Some((CallNo::of(*life, count), record.as_ref()?)))
@@ -80,7 +99,7 @@ impl<T> Calls<T> {
 
     /// The records of all lives of a node.
     pub(super) fn of_node(&mut self, host: HostId) -> impl Iterator<Item = &mut T> {
-        let lives = self.0.range_mut(CallNo::lives_of(host.0));
+        let lives = self.nodes.get_mut(host.0 as usize).into_iter().flatten();
         lives.flat_map(|(_, life)| life.records.iter_mut().flatten())
     }
 }

@@ -137,6 +137,9 @@ impl Keeping {
 
     /// When [`Self::poll`] is wanted.
     pub(super) fn next(&self) -> Option<Instant> {
+        if self.kept.is_empty() {
+            return None;
+        }
         let next = |(_, id): &(usize, TargetId)| {
             let store: &dyn Any = self.targets.store(*id)?;
             store.downcast_ref::<SimStore>()?.next()
@@ -180,6 +183,9 @@ impl Keeping {
         below: &mut Below<'_>,
         notes: &mut Vec<RpcSeen>,
     ) {
+        if self.kept.is_empty() {
+            return;
+        }
         let now = below.now();
         for n in 0..self.kept.len() {
             let Some(&(_, id)) = self.kept.get(n) else { return };

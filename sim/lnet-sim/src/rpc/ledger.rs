@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use lnet_scenario::Scenario;
 use ptlrpc::CallError;
 
+use super::ascending::Ascending;
 use super::calls::Calls;
 use super::seen::{Answered, Asked, CallNo, KeyNo, RpcSeen};
 use crate::directory::HostId;
@@ -64,7 +65,7 @@ struct History {
     /// Where it is served.
     at: Option<HostId>,
     /// Its changes by transaction.
-    done: BTreeMap<u64, Done>,
+    done: Ascending<Done>,
     /// Those that a crash has taken, and that were not made again as the same transaction.
     taken: BTreeMap<u64, Done>,
     /// The map that these changes make: versions of the keys that are there.
@@ -76,7 +77,7 @@ struct History {
 
 impl History {
     fn change(&self, transno: u64) -> Option<&Done> {
-        self.done.get(&transno).or_else(|| self.taken.get(&transno))
+        self.done.get(transno).or_else(|| self.taken.get(&transno))
     }
 
     /// Applies a change to the map.
@@ -91,9 +92,9 @@ impl History {
     /// A crash leaves what is committed.
     fn crash(&mut self) -> Vec<(u64, CallNo)> {
         self.at = None;
-        let lost = self.done.split_off(&self.committed.saturating_add(1));
+        let lost = self.done.take_above(self.committed);
         self.keys.clear();
-        for (transno, key) in self.done.iter().map(|(n, d)| (*n, d.key)).collect::<Vec<_>>() {
+        for (transno, key) in self.done.iter().map(|(n, d)| (n, d.key)).collect::<Vec<_>>() {
             self.set(transno, key);
         }
         let gone = lost.iter().map(|(transno, done)| (*transno, done.call)).collect();
@@ -105,7 +106,7 @@ impl History {
     fn allows(&self, call: &Call, value: u64, by: Option<CallNo>) -> Result<(), String> {
         let key = call.asked.key();
         // A crash may have taken what a client that is gone was answered.
-        let stale = value < call.least && self.done.contains_key(&call.least);
+        let stale = value < call.least && self.done.contains(call.least);
         match key {
             None if stale => return Err(format!("reads {value}")),
             None => return Ok(()),
@@ -114,8 +115,8 @@ impl History {
         let of = |done: &Done, is| done.key.is_some_and(|(k, there)| Some(k) == key && there == is);
         if value == 0 {
             let deleted = |n: u64| {
-                let later = self.done.range(n..).chain(self.taken.range(n..));
-                later.into_iter().any(|(_, done)| of(done, false))
+                let taken = self.taken.range(n..).map(|(_, done)| done);
+                self.done.from(n).chain(taken).any(|done| of(done, false))
             };
             return match !stale || deleted(call.least) {
                 true => Ok(()),

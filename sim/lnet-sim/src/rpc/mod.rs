@@ -16,6 +16,7 @@
 //! A host dies with its memory. What its targets had committed lies on a disk of the world (`disk.rs`),
 //! and is there in its next life, or at the node that takes over.
 
+mod ascending;
 mod calling;
 mod calls;
 mod disk;

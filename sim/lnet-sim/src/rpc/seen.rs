@@ -44,6 +44,11 @@ impl CallNo {
         Self::lives_of(node).contains(&self.split().0)
     }
 
+    /// The number of the node that has a life.
+    pub(super) const fn node_of(life: u64) -> usize {
+        (life >> LIFE_BITS) as usize
+    }
+
     /// The lives of a node.
     pub(super) const fn lives_of(node: u32) -> core::ops::Range<u64> {
         (node as u64) << LIFE_BITS..(node as u64 + 1) << LIFE_BITS

@@ -13,6 +13,7 @@ use ptlrpc::{
     ServiceConfig, TargetConfig, TargetId,
 };
 
+use super::ascending::Ascending;
 use super::disk::{Disk, Trouble};
 use super::host::{Buffers, stamp};
 use super::seen::{CallNo, RpcSeen};
@@ -22,7 +23,7 @@ use super::{APPEND, READ, connect_data};
 #[derive(Debug, Default)]
 pub(crate) struct ListDisk {
     /// The list: a transaction for each entry.
-    entries: BTreeMap<u64, CallNo>,
+    entries: Ascending<CallNo>,
     /// Clients by uuid.
     clients: BTreeMap<String, Client>,
     /// What the transactions of this life are above (P-153).
@@ -54,7 +55,7 @@ enum Step {
 
 impl ListDisk {
     fn last(&self) -> u64 {
-        self.entries.last_key_value().map_or(0, |(transno, _)| *transno)
+        self.entries.last().unwrap_or(0)
     }
 
     fn apply(&mut self, step: Step) {
@@ -98,7 +99,7 @@ struct Mounted {
     disk: ListDisk,
     /// What is to be committed, and its part of the list.
     steps: Vec<Step>,
-    fresh: BTreeMap<u64, CallNo>,
+    fresh: Ascending<CallNo>,
     commit: Duration,
     due: Option<Instant>,
     /// Answers that wait for their change to be committed.
@@ -186,7 +187,7 @@ impl Serving {
             id,
             disk,
             steps: Vec::new(),
-            fresh: BTreeMap::new(),
+            fresh: Ascending::default(),
             commit: spec.commit,
             due: None,
             held: Vec::new(),
@@ -352,7 +353,7 @@ impl Serving {
         let Some(m) = self.mounted.iter_mut().find(|m| m.id == work.target) else { return };
         let mut rpc = ptlrpc.rpc(below);
         if work.reads {
-            let last = m.fresh.keys().next_back().copied().unwrap_or_else(|| m.disk.last());
+            let last = m.fresh.last().unwrap_or_else(|| m.disk.last());
             let buffers = vec![last.to_le_bytes().to_vec()];
             return rpc.reply(work.served, Answer { buffers, ..Answer::default() });
         }
@@ -364,9 +365,9 @@ impl Serving {
         let buffers = vec![transno.to_le_bytes().to_vec()];
         let answer = Answer { buffers, transno, ..Answer::default() };
         // A crash has not taken it: the answer alone is repeated.
-        let has = work.replay.is_some_and(|transno| {
-            m.disk.entries.contains_key(&transno) || m.fresh.contains_key(&transno)
-        });
+        let has = work
+            .replay
+            .is_some_and(|transno| m.disk.entries.contains(transno) || m.fresh.contains(transno));
         if has {
             return rpc.reply(work.served, answer);
         }

@@ -53,6 +53,48 @@ fn two_runs_of_a_failover_from_one_seed_are_equal() {
     assert_eq!(run(), run());
 }
 
+/// What is due then stays due, and it is too late for it.
+#[test]
+fn client_that_stands_still_over_the_end_of_its_load_calls_no_more_and_the_run_ends() {
+    let text = r#"
+name = "pause over the end of a load"
+duration = "6s"
+[[net]]
+name = "tcp"
+[[node]]
+name = "client"
+rails = ["tcp"]
+[[node]]
+name = "server"
+rails = ["tcp"]
+[[target]]
+name = "t"
+kind = "list"
+on = "server"
+[[client]]
+on = "client"
+targets = "t"
+[[workload]]
+kind = "rpc"
+from = "client"
+to = "t"
+window = 2
+think = "100ms"
+start = "1s"
+until = "2s"
+[[fault]]
+kind = "pause"
+on = "client"
+at = "1500ms"
+for = "2s"
+"#;
+    let scenario = Arc::new(lnet_scenario::parse("pause", text).unwrap());
+    let played = play(scenario, None, Detail::Hash);
+    assert_eq!(played.violation.map(|v| v.to_string()), None);
+    let rpc = played.summary.rpc.unwrap();
+    assert_eq!((rpc.answered, rpc.failed, rpc.open), (10, 0, 0));
+}
+
 /// What the figures of a scenario rest on: without its fault nothing of it happens.
 #[test]
 fn each_fault_above_lnet_leaves_its_trace_in_the_figures() {

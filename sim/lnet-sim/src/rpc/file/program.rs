@@ -207,6 +207,9 @@ impl Filing {
 
     /// When [`Self::run`] is wanted.
     pub(in crate::rpc) fn next(&self) -> Option<Instant> {
+        if self.programs.is_empty() {
+            return None;
+        }
         let programs = self.programs.iter().filter_map(|program| program.due).min();
         programs.into_iter().chain(self.visits.next()).min()
     }

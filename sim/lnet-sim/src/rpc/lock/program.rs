@@ -188,6 +188,9 @@ impl Locking {
 
     /// When [`Self::run`] is wanted.
     pub(in crate::rpc) fn next(&self) -> Option<Instant> {
+        if self.programs.is_empty() {
+            return None;
+        }
         let programs = self.programs.iter().filter_map(|program| self.due(program)).min();
         [programs, self.client.poll_timeout()].into_iter().flatten().min()
     }
@@ -199,6 +202,9 @@ impl Locking {
         below: &mut Below<'_>,
         notes: &mut Vec<RpcSeen>,
     ) {
+        if self.programs.is_empty() {
+            return;
+        }
         let now = below.now();
         if self.client.poll_timeout().is_some_and(|at| at <= now) {
             self.client.handle_timeout(&mut ptlrpc.rpc(below));

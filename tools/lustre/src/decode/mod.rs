@@ -1,5 +1,7 @@
 //! `ulnet rpc decode`: what a capture of socklnd connections holds, as text. A line for each message,
-//! then a line for each buffer of an RPC.
+//! then a line for each buffer of an RPC. `json.rs` has the same as a document.
+
+mod json;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,13 +21,18 @@ use lustre_wire::{Msg, MsgKind, Portal, Variant};
 
 /// What is listed, and how.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example: ulnet rpc decode --name 10.0.0.1@tcp=server mount.pcap")]
+#[command(after_help = "Examples:\n  \
+    ulnet rpc decode --name 10.0.0.1@tcp=server mount.pcap\n  \
+    ulnet rpc decode --json mount.pcap | jq '.[] | select(.rpc.opcode == \"OST_WRITE\") | .rpc.xid'")]
 pub struct Options {
     /// Capture: classic pcap of Ethernet frames, each of them whole
     file: PathBuf,
     /// Show a node by a name
     #[arg(long = "name", value_name = "NID=NAME", value_parser = named)]
     names: Vec<(Nid, String)>,
+    /// Print one JSON document: an array with an object for each message
+    #[arg(long)]
+    json: bool,
 }
 
 fn named(text: &str) -> Result<(Nid, String)> {
@@ -40,8 +47,13 @@ fn named(text: &str) -> Result<(Nid, String)> {
 pub fn run(options: &Options) -> Result<()> {
     let conversations = lnet_pcap::conversations(&options.file)?;
     let names = options.names.iter().cloned().collect();
+    let text = if options.json {
+        serde_json::to_string_pretty(&json::entries(&conversations, &names))? + "\n"
+    } else {
+        decode(&conversations, &names)
+    };
     let mut out = std::io::stdout().lock();
-    match out.write_all(decode(&conversations, &names).as_bytes()) {
+    match out.write_all(text.as_bytes()) {
         // A reader that has enough is no failure.
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(()),
@@ -53,28 +65,30 @@ pub fn decode(conversations: &[lnet_pcap::Conversation], names: &BTreeMap<Nid, S
     let mut text = String::new();
     let mut requests = Requests::default();
     for found in walk(conversations) {
-        let what = match &found.what {
-            What::Signal(Signal::Syn) => "TCP SYN".to_owned(),
-            What::Signal(Signal::Fin) => "TCP FIN".to_owned(),
-            What::Signal(Signal::Rst) => "TCP RST".to_owned(),
-            What::Request(request) => {
-                let (version, nid) = (request.version as u32, request.nid);
-                format!("CONNREQ magic=0xacce7100 v{version} nid={nid}")
-            }
-            What::Hello(hello) => hello_text(hello),
-            What::Noop(frame) => {
-                format!("KSOCK NOOP zc=[{:#x},{:#x}]", frame.cookie0, frame.cookie1)
-            }
-            What::Message(hdr, payload, cookie) => {
-                message_text(hdr, payload, *cookie, names, &mut requests)
-            }
-            What::Broken(why) => format!("!! {why}"),
-        };
         text.push_str(&place(&found));
-        text.push_str(&what);
+        text.push_str(&what_text(&found.what, names, &mut requests));
         text.push('\n');
     }
     text
+}
+
+/// What was found. The buffers of an RPC are on lines of their own.
+fn what_text(what: &What, names: &BTreeMap<Nid, String>, requests: &mut Requests) -> String {
+    match what {
+        What::Signal(Signal::Syn) => "TCP SYN".to_owned(),
+        What::Signal(Signal::Fin) => "TCP FIN".to_owned(),
+        What::Signal(Signal::Rst) => "TCP RST".to_owned(),
+        What::Request(request) => {
+            let (version, nid) = (request.version as u32, request.nid);
+            format!("CONNREQ magic=0xacce7100 v{version} nid={nid}")
+        }
+        What::Hello(hello) => hello_text(hello),
+        What::Noop(frame) => {
+            format!("KSOCK NOOP zc=[{:#x},{:#x}]", frame.cookie0, frame.cookie1)
+        }
+        What::Message(hdr, payload, cookie) => message_text(hdr, payload, *cookie, names, requests),
+        What::Broken(why) => format!("!! {why}"),
+    }
 }
 
 /// Where a message was found.
@@ -129,6 +143,11 @@ impl Requests {
     }
 }
 
+/// The name of a node, or its NID if it has none.
+fn node_name(nid: Nid, names: &BTreeMap<Nid, String>) -> String {
+    names.get(&nid).cloned().unwrap_or_else(|| nid.to_string())
+}
+
 fn message_text(
     hdr: &Hdr,
     payload: &[u8],
@@ -136,7 +155,7 @@ fn message_text(
     names: &BTreeMap<Nid, String>,
     requests: &mut Requests,
 ) -> String {
-    let node = |nid: Nid| names.get(&nid).cloned().unwrap_or_else(|| nid.to_string());
+    let node = |nid| node_name(nid, names);
     let mut text = format!("{}->{} {} ", node(hdr.src), node(hdr.dst), hdr.kind.msg_type().name());
     // Writing to a string does not fail.
     let _ = match hdr.kind {
