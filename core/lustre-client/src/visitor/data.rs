@@ -84,7 +84,7 @@ impl<W: Wire> Visitor<W> {
         let read = join(all.into_iter().map(|run| self.read_run(file, run)), IN_FLIGHT).await;
         let mut parts = Vec::new();
         for run in read {
-            parts.extend(run?);
+            parts.extend(self.why_gone(file, run).await?);
         }
         parts.sort_by_key(|part: &Part| part.offset);
         Ok(parts)
@@ -238,7 +238,7 @@ impl<W: Wire> Visitor<W> {
         if self.breaks(Sabotage::ErrorLost) {
             written.clear();
         }
-        written.into_iter().collect::<Result<(), _>>()?;
+        self.why_gone(file, written.into_iter().collect::<Result<(), _>>()).await?;
         file.wrote(end, false);
         Ok(())
     }
@@ -479,7 +479,7 @@ impl<W: Wire> Visitor<W> {
             }
         };
         let done = join(cuts.into_iter().map(one), IN_FLIGHT).await;
-        done.into_iter().collect::<Result<(), VisitError>>()?;
+        self.why_gone(file, done.into_iter().collect::<Result<(), VisitError>>()).await?;
         file.wrote(size, true);
         Ok(())
     }
@@ -505,7 +505,23 @@ impl<W: Wire> Visitor<W> {
             remote.ask(&self.wire, ost::sync(&object)).await.map(|_| ())
         };
         let done = join(all.into_iter().map(one), IN_FLIGHT).await;
-        done.into_iter().collect()
+        self.why_gone(file, done.into_iter().collect::<Result<(), _>>()).await
+    }
+
+    /// Why an object is gone is known to the metadata target: its file was removed, or was lost in a crash
+    /// that this client has not heard of (C-228).
+    async fn why_gone<T>(
+        &self,
+        file: &OpenFile,
+        result: Result<T, VisitError>,
+    ) -> Result<T, VisitError> {
+        match result {
+            Err(VisitError::Refused { target, errno: Errno::ENOENT }) => {
+                self.node_of(file.fid).await?;
+                Err(VisitError::Refused { target, errno: Errno::EIO })
+            }
+            result => result,
+        }
     }
 }
 
