@@ -195,7 +195,10 @@ impl<W: Wire> Visitor<W> {
         if handle == 0 {
             return Ok(());
         }
-        let Some(mut turn) = mdt.unwanted(handle) else { return Ok(()) };
+        if !mdt.unwanted.put(handle) {
+            return self.give_back(mdt, handle).await;
+        }
+        let Some(mut turn) = mdt.unwanted.turn() else { return Ok(()) };
         while let Some(handles) = turn.next() {
             mdt.ask(&self.wire, intent::cancel(&handles)).await?;
         }

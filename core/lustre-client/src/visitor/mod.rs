@@ -7,6 +7,7 @@
 //!  listing.rs  pages ─► names
 //!  names.rs    names and attributes are changed, by records (reint.rs) and new FIDs (fids.rs)   xattr.rs
 //!  file.rs     opens and closes (intent.rs); opens.rs: after a crash of a server   wish.rs: new layouts
+//!  unwanted.rs locks that came with opens are given back
 //!  data.rs     bytes: stripes.rs and runs.rs (where they are), ost.rs (requests)   attributes.rs: sizes
 //! ```
 //!
@@ -37,6 +38,7 @@ mod reint;
 mod remote;
 mod runs;
 pub mod stripes;
+mod unwanted;
 mod walk;
 mod wire;
 mod wish;

@@ -171,7 +171,7 @@ fn another_life_of_a_peer_is_above_the_doubts_of_the_one_before() {
         again.src_incarnation += incarnation;
         // The first one makes the old connections go.
         for _ in 0..2 {
-            let mut raw = Raw::connect(&mut world, addr(9), addr(1), true);
+            let mut raw = Raw::connect(&world, addr(9), addr(1), true);
             raw.write(&request(nid(1)));
             raw.write(&bytes_of(&again));
             world.settle();
