@@ -24,8 +24,9 @@ const LITTLE: ByteOrder = ByteOrder::Little;
 const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
 const PORT: u16 = 7996;
 const SERVER: &str = "127.96.0.1";
-/// The server of the other test.
+/// The servers of the other tests.
 const OTHER: &str = "127.96.1.1";
+const THIRD: &str = "127.96.2.1";
 const MDT: &str = "lfs-MDT0000_UUID";
 const STRIPE: usize = 64 << 10;
 
@@ -223,6 +224,33 @@ fn file_gets_the_time_that_it_is_to_have_in_the_end_from_each_write() {
                 objects.disconnect().unwrap();
             }
         }
+        mount.end().await;
+    });
+    let _ = fs::remove_dir_all(&dir);
+}
+
+/// The metadata target knows of the file still: that an object of it is gone is an error of its data.
+#[test]
+fn object_that_is_gone_is_no_file_that_is_gone() {
+    let dir = fresh::path("file-object-gone");
+    let (_server, _rpc) = serve(THIRD, &dir);
+    let (_node, rpc, mount) = begin("127.96.2.2", THIRD, Access::Change);
+    wait(async {
+        let root = mount.root_node().await.unwrap();
+        let file = mount.create(&root, b"f", OpenHow::WRITE, &Create::default()).await.unwrap();
+        mount.write(&file, 0, vec![7; STRIPE]).await.unwrap();
+        let node = mount.find(b"/f", true).await.unwrap();
+        for (ost, id) in mount.objects_of(&node).unwrap() {
+            let uuid = format!("lfs-OST{ost:04x}_UUID");
+            let objects = ObjClient::new(&rpc, &uuid, "remover", vec![nid(THIRD)]).unwrap();
+            objects.remove(id, 1).unwrap();
+            objects.disconnect().unwrap();
+        }
+        let written = mount.write(&file, 0, vec![8; STRIPE]).await.unwrap_err();
+        assert_eq!(written.errno(), lnet_rt::Errno::EIO, "{written}");
+        let read = mount.read(&file, 0, 9).await.unwrap_err();
+        assert_eq!(read.errno(), lnet_rt::Errno::EIO, "{read}");
+        mount.close(file).await.unwrap();
         mount.end().await;
     });
     let _ = fs::remove_dir_all(&dir);
