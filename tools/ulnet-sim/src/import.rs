@@ -77,6 +77,11 @@ impl Import {
     /// The exports, by name, and what else is there.
     fn files(&self) -> anyhow::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         let dir = self.dir.display();
+        if self.dir.is_file() {
+            bail!(
+                "{dir}: a file: expected a directory with NODE.yaml for each node, as 'lnetctl export' prints it"
+            );
+        }
         let entries = fs::read_dir(&self.dir).with_context(|| format!("can't read {dir}"))?;
         let mut all: Vec<PathBuf> = Vec::new();
         for entry in entries {

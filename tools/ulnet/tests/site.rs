@@ -259,6 +259,9 @@ fn an_invalid_site_is_refused_with_the_file() {
     let o = ulnet(&["sim", "import", dir.0.to_str().unwrap()]);
     assert_eq!(o.status.code(), Some(2));
     assert!(err(&o).contains(&format!("{file}:4:")), "{}", err(&o));
+    let o = ulnet(&["sim", "import", &file]);
+    assert_eq!(o.status.code(), Some(2));
+    assert!(err(&o).contains("a.yaml: a file: expected a directory"), "{}", err(&o));
     let o = ulnet(&["sim", "import", "/no/such/directory"]);
     assert_eq!(o.status.code(), Some(2));
     assert!(err(&o).contains("can't read /no/such/directory"), "{}", err(&o));
