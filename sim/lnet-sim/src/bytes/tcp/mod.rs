@@ -34,10 +34,11 @@ use timers::Trips;
 
 /// Most bytes of one segment: what the system hands to a card at once.
 pub(super) const SEGMENT_MAX: usize = 64 << 10;
-/// Bytes that an end takes before they are acknowledged.
-const SEND_BUFFER: usize = 256 << 10;
+/// Bytes that an end takes before they are acknowledged. Linux grows it to as much as 4 MiB under load: what
+/// a dead rail swallows, and whether its credits are ever used up, hangs on it.
+const SEND_BUFFER: usize = 2 << 20;
 /// Bytes that an end holds before they are read.
-const RECV_BUFFER: usize = 256 << 10;
+const RECV_BUFFER: usize = 2 << 20;
 /// Both, for listings.
 pub(super) const BUFFERS: (u32, u32) = (SEND_BUFFER as u32, RECV_BUFFER as u32);
 
