@@ -10,7 +10,7 @@ use clap::Args;
 use lnet_rt::{Errno, Nid, NodeHandle};
 use lustre_rt::{
     Call, CallError, ConnectData, ConnectFlags, ConnectFlags2, Import, ImportConfig, ImportKind,
-    ImportState, ImportView, Opcode, RpcError, RpcNode,
+    ImportState, ImportView, Opcode, Portal, RpcError, RpcNode,
 };
 use serde_json::json;
 
@@ -22,6 +22,7 @@ use crate::rails::{self, Routes, Source};
 #[command(after_help = "Examples:\n  \
     ulnet rpc ping 10.0.0.1@tcp\n  \
     ulnet rpc ping 10.0.0.1@tcp --target lfs-OST0000_UUID --count 5\n  \
+    ulnet rpc ping 10.0.0.1@tcp --target lfs-MDT0000_UUID --portal 23\n  \
     ulnet rpc ping 10.0.9.1@tcp1 --route tcp1=10.0.0.9@tcp\n\n\
     The port is listened on as well: beside a running lnetd, use another address of the machine \
     (--source). Beside a server on the loopback a command takes another one of 127.0.0.0/8 itself.")]
@@ -31,6 +32,9 @@ pub(crate) struct Options {
     /// Uuid of the target; its kind follows from MGS, -MDT or -OST in it
     #[arg(long, default_value = "MGS")]
     target: String,
+    /// Request portal of the service that is pinged; that of the target's kind if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..64))]
+    portal: Option<u32>,
     /// Pings to send
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     count: u32,
@@ -125,16 +129,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let view = connect(&node, &import, options, begun + limit)?;
     let connected = begun.elapsed();
     let mut pings = Vec::new();
+    // Each service of a target answers on the reply portal of the target's kind.
+    let (request, reply) = kind.portals();
+    let portal = options.portal.map_or(request, Portal);
     for _ in 0..options.count {
         let begun = Instant::now();
-        let ping = Call { limit: Some(limit), ..Call::new(Opcode::OBD_PING, Vec::new()) };
+        let portals = Some((portal, reply));
+        let ping = Call { limit: Some(limit), portals, ..Call::new(Opcode::OBD_PING, Vec::new()) };
         let (end, _) = import.call(ping)?.blocking();
-        end.map_err(|e| anyhow!("{target} at {nid}: ping: {}", said(&e)))?;
+        end.map_err(|e| anyhow!("{target} at {nid}, portal {}: ping: {}", portal.0, said(&e)))?;
         pings.push(begun.elapsed());
     }
     // Replies to pings say more than that to the connect: what is committed, and how long it took.
     let view = import.view()?.unwrap_or(view);
-    print(options, &view, connected, &pings);
+    print(options, &view, portal, connected, &pings);
     import.disconnect()?;
     node.stop(Duration::from_secs(1)).blocking();
     Ok(())
@@ -190,17 +198,25 @@ fn connect(
     )
 }
 
-fn print(options: &Options, view: &ImportView, connected: Duration, pings: &[Duration]) {
+fn print(
+    options: &Options,
+    view: &ImportView,
+    portal: Portal,
+    connected: Duration,
+    pings: &[Duration],
+) {
     let Options { nid, target, .. } = options;
     let data = &view.granted;
     let byte = |shift: u32| data.version >> shift & 0xff;
     let version = format!("{}.{}.{}", byte(24), byte(16), byte(8));
     let ms = |d: &Duration| d.as_secs_f64() * 1000.0;
-    let service = view.services.first().map_or(0, |(_, e)| e.as_secs());
+    let of_portal = view.services.iter().find(|(known, _)| *known == portal.0);
+    let service = of_portal.map_or(0, |(_, e)| e.as_secs());
     if options.json {
         let value = json!({
             "target": target,
             "nid": nid.to_string(),
+            "portal": portal.0,
             "version": version,
             "instance": data.instance,
             "connect_ms": ms(&connected),

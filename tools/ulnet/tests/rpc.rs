@@ -57,6 +57,15 @@ fn a_ping_connects_measures_and_leaves_nothing_behind() {
     assert!(out.contains("granted VERSION|AT|FULL20|FLAGS2"), "{out}");
     assert!(rpc.exports().unwrap().is_empty(), "it has disconnected");
 
+    // A service is pinged by its portal, if there is one.
+    let (request, _) = ImportKind::Mgc.portals();
+    let (out, err, code) = ulnet(&[&to[..], &["--portal", &request.0.to_string()]].concat());
+    assert_eq!((code, out.matches("  ping ").count()), (Some(0), 1), "{err}");
+    let none = ["--portal", "12", "--timeout", "2"];
+    let (_, err, code) = ulnet(&[&to[..], &none].concat());
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("MGS at 127.83.0.1@tcp, portal 12: ping: "), "{err}");
+
     // Beside a server on the loopback a command takes an address of its own.
     let beside = ["rpc", "ping", "127.83.0.1@tcp", "--port", "7983", "--json"];
     let (out, _, code) = ulnet(&beside);

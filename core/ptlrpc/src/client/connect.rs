@@ -174,6 +174,7 @@ impl Client {
         }
         let Some(connection) = im.connections.get_mut(im.current) else { return };
         connection.tried(now);
+        let silent = connection.silent;
         im.conn_cnt += 1;
         im.resend_replay = false;
         im.force_verify = false;
@@ -223,11 +224,16 @@ impl Client {
             cx.common.timers.set(Timer::Call(id), now + UNREADY);
         } else {
             self.progress(cx, id);
+            // DEC-48: the others of its target are asked meanwhile, each round later than the one before.
+            let net = self.imports.get(import).map(|im| im.net_time(&tunables));
+            if let Some(net) = net.filter(|_| silent) {
+                cx.common.timers.set(Timer::Call(id), now + net);
+            }
         }
     }
 
     /// Lets LNet find out whether it reaches a node: once for all imports that want to know.
-    fn discover(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, nid: Nid) {
+    pub(super) fn discover(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, nid: Nid) {
         let begin = || Discovery { op: Some(cx.below.discover(nid)), imports: BTreeSet::new() };
         self.discoveries.entry(nid).or_insert_with(begin).imports.insert(import);
     }
@@ -246,8 +252,14 @@ impl Client {
         }
         let Some(Discovery { imports, .. }) = self.discoveries.remove(&nid) else { return };
         for import in imports {
-            let im = self.imports.get(import);
-            let Some(im) = im.filter(|im| im.state == ImportState::Disconnected) else { continue };
+            let Some(im) = self.imports.get(import) else { continue };
+            if im.state == ImportState::Full {
+                self.partner_found(cx, import, nid);
+                continue;
+            }
+            if im.state != ImportState::Disconnected {
+                continue;
+            }
             // At once, but not more often than requests go again (P-87).
             let last = im.connections.iter().filter_map(|c| c.last_attempt).max();
             let at = last.map_or_else(|| cx.below.now(), |last| last + PAUSE);
@@ -334,6 +346,7 @@ impl Client {
         im.net.measure(now, took + Duration::from_secs(1), &bounds);
         if let Some(connection) = im.connections.get_mut(im.current) {
             connection.replies += 1;
+            connection.silent = false;
             im.last_success = connection.last_attempt;
         }
         if im.current < im.connections.len() {

@@ -45,6 +45,8 @@ pub struct Connection {
     pub ready: Readiness,
     /// It has become ready since it was tried.
     pub turned: bool,
+    /// It was left because it was silent, and has not answered since (DEC-48).
+    pub silent: bool,
     /// Why it was chosen for the last connect, or was not (P-60); `None` before the first.
     pub reason: Option<ChoiceReason>,
 }
@@ -59,6 +61,7 @@ impl Connection {
             replies: 0,
             ready,
             turned: false,
+            silent: false,
             reason: None,
         }
     }
@@ -87,7 +90,8 @@ impl Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChoiceReason {
-    /// Next: the server has said that it will soon be ready for us (P-60.1).
+    /// Next: the server has said that it will soon be ready for us (P-60.1), or another one that the target
+    /// is here, or the node before is silent and this one is not (DEC-48).
     Kept,
     /// Next: LNet reaches it again (P-60.2).
     TurnedReady,
@@ -111,7 +115,10 @@ pub enum ChoiceReason {
 impl fmt::Display for ChoiceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Kept => "next: the server asked to be tried again here",
+            Self::Kept => {
+                "next: out of turn; its server asked for it, the target was reported here, or the node before \
+                 is silent"
+            }
             Self::TurnedReady => "next: LNet reaches it again",
             Self::Untried => "next: not tried since the last success",
             Self::LeastRecent => "next: all were tried, this one longest ago",

@@ -1,6 +1,7 @@
 //! A server that has started again is noticed before a request is not answered: by what its management
 //! server says (imperative recovery, P-154), by a connection of LNet that was lost, or by the answer to a
-//! probe where a router keeps the client's connection (DEC-48).
+//! probe where a router keeps the client's connection (DEC-48). One that is silent is left for another
+//! node of its target that is not.
 
 use core::time::Duration;
 
@@ -154,10 +155,56 @@ impl Client {
             return cx.common.timers.set(Timer::Unanswered(import), due);
         }
         cx.common.timers.set(Timer::Unanswered(import), now + next);
+        if self.is_silent(import) {
+            self.seek_partner(cx, import);
+        }
         if let Some(im) = self.imports.get_mut(import) {
             im.probes = (im.probes + 1).min(DOUBLINGS);
         }
         self.ask(cx, import, Purpose::Probe);
+    }
+
+    /// DEC-48: nothing has come from the server since a probe that it has not answered, and all that waits
+    /// for it may go again.
+    fn is_silent(&self, import: ImportId) -> bool {
+        let Some(im) = self.imports.get(import) else { return false };
+        let sent = || {
+            let calls = im.calls.iter().filter_map(|id| self.calls.get(id));
+            calls.filter(|r| matches!(r.phase, Phase::Sent))
+        };
+        let Some(probe) = sent().find(|r| r.purpose == Purpose::Probe) else { return false };
+        let heard = im.replied >= probe.xid || im.last_reply > probe.sent;
+        !heard && sent().all(|r| r.purpose != Purpose::Call || r.resend)
+    }
+
+    /// Lets LNet find out which other nodes of a target are there.
+    fn seek_partner(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        let Some(im) = self.imports.get(import) else { return };
+        let node = cx.below.node();
+        let here = node.primary_of(im.nid());
+        let others = im.connections.iter().map(|c| c.nid);
+        let others = others.filter(|nid| !nid.is_loopback() && node.primary_of(*nid) != here);
+        for nid in others.collect::<Vec<_>>() {
+            self.discover(cx, import, nid);
+        }
+    }
+
+    /// DEC-48: another node of the target is there. If the one in use is still silent, this one is tried: it
+    /// serves the target by now, or says at once that it does not (P-68).
+    pub(super) fn partner_found(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, nid: Nid) {
+        let Some(im) = self.imports.get(import) else { return };
+        let (conn_cnt, current) = (im.conn_cnt, im.current);
+        if im.nid() == nid || im.leaving.is_some() || !self.is_silent(import) {
+            return;
+        }
+        if let Some(connection) =
+            self.imports.get_mut(import).and_then(|im| im.connections.get_mut(current))
+        {
+            connection.silent = true;
+        }
+        self.lost(cx, import, conn_cnt);
+        self.aim(import, nid);
+        self.connect(cx, import);
     }
 
     /// Asks a server whether it is there, and knows this client.

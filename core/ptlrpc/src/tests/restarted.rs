@@ -1,10 +1,12 @@
 //! Imperative recovery: word that a target has started again makes its import connect at once (P-154).
 
+use lnet::{Found, OpId, Report};
 use lnet_types::Nid;
-use lustre_wire::Opcode;
+use lustre_wire::{ImportKind, OpFlags, Opcode};
 
-use super::bench::{APPEND, Bench, ECHO};
-use crate::{Event, ImportState, ImportView};
+use super::bench::{APPEND, Bench, ECHO, data};
+use super::script::{Said, config, scripted};
+use crate::{Call, Event, ImportState, ImportView};
 
 fn view(bench: &mut Bench) -> ImportView {
     let import = bench.import;
@@ -212,4 +214,45 @@ fn dec48_probes_of_a_call_that_takes_long_get_rarer_and_change_nothing() {
     assert_eq!((sent, seen.state, seen.conn_cnt), wanted, "at 1 and 3, 10 and 18 s");
     let kernel = crate::Tunables::of(lnet::Profile::Kernel);
     assert_eq!(sent_while_a_call_waits(Some(kernel)).0, 1);
+}
+
+/// How often another node of a target is tried that LNet finds 3 s after a call that is not answered.
+fn tries_of_a_partner(answers_pings: bool, resend: bool) -> u32 {
+    let partner: Nid = "10.9.9.9@tcp".parse().unwrap();
+    let mut both = config(ImportKind::Osc, data());
+    both.nids.push(partner);
+    let mut bench = scripted(crate::Tunables::default(), both, move |asked| {
+        let known = if asked.body.handle == 0 { OpFlags::empty() } else { OpFlags::RECONNECT };
+        match asked.body.opcode {
+            _ if asked.connects() => vec![Said::connected(7, known, data())],
+            Opcode::OBD_PING if answers_pings => vec![Said::status(0)],
+            _ => vec![],
+        }
+    });
+    bench.call(Call { resend, ..Bench::say(ECHO, "one") });
+    bench.secs(3);
+    for op in 0..100 {
+        let found =
+            Found { asked: partner, primary: partner, multi_rail: false, nids: vec![partner] };
+        let report = Report { op: OpId(op), outcome: Ok(found) };
+        bench.party_of(bench.client, |p, below| p.ptlrpc.report(&report, below));
+    }
+    bench.settle();
+    let connections = view(&mut bench).connections;
+    connections.iter().find(|c| c.nid == partner).unwrap().attempts
+}
+
+#[test]
+fn dec48_a_silent_server_is_left_for_a_partner_that_answers() {
+    assert_eq!(tries_of_a_partner(false, true), 1);
+}
+
+#[test]
+fn dec48_a_server_that_answers_pings_is_not_left_for_its_partner() {
+    assert_eq!(tries_of_a_partner(true, true), 0);
+}
+
+#[test]
+fn dec48_a_server_is_not_left_while_a_call_waits_that_may_not_go_again() {
+    assert_eq!(tries_of_a_partner(false, false), 0);
 }

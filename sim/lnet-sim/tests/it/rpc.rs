@@ -259,6 +259,78 @@ evictions = 0
     }
 }
 
+/// Clients of a target with a partner, whose server is out of reach for a while; `partner` is what becomes
+/// of the partner's host.
+fn cut_off(length: u64, partner: &str) -> Scenario {
+    let text = format!(
+        r#"
+name = "cut-off"
+duration = "60s"
+[[net]]
+name = "tcp"
+latency = "100us"
+[[node]]
+name = "client"
+count = 4
+rails = ["tcp"]
+[[node]]
+name = "server"
+count = 2
+rails = ["tcp"]
+[[target]]
+name = "list-1"
+kind = "list"
+on = "server-1"
+failover = "server-2"
+commit = "50ms"
+[[client]]
+on = "client"
+[[workload]]
+kind = "rpc"
+from = "client"
+to = "list-1"
+window = 4
+reads = "20%"
+think = "10ms"
+until = "50s"
+[[fault]]
+at = "10s"
+for = "{length}s"
+kind = "cut"
+on = "server-1"
+{partner}
+[bars]
+errors = 0
+executed_twice = 0
+lost_writes = 0
+evictions = 0
+"#
+    );
+    lnet_scenario::parse("cut off", &text).unwrap()
+}
+
+/// A partner that does not serve says so at once, and the first server is asked again (P-68, DEC-48).
+#[test]
+fn a_server_that_is_out_of_reach_and_not_replaced_goes_on_when_it_is_back() {
+    for length in [2, 5, 8] {
+        let mut scenario = cut_off(length, "");
+        scenario.bars.rpc_longest_max = Some(Duration::from_secs(length + 1));
+        let played = must_hold(&Arc::new(scenario), None);
+        let reconnects = played.summary.rpc.unwrap().reconnects;
+        assert_eq!(reconnects, if length > 3 { 4 } else { 0 }, "{length} s");
+    }
+}
+
+/// Nothing is gained by a partner that does not answer either.
+#[test]
+fn a_silent_server_is_not_left_for_a_partner_that_is_dead() {
+    let dead = "[[fault]]\nat = \"5s\"\nkind = \"kill\"\non = \"server-2\"";
+    let mut scenario = cut_off(5, dead);
+    scenario.bars.rpc_longest_max = Some(Duration::from_secs(6));
+    let played = must_hold(&Arc::new(scenario), None);
+    assert_eq!(played.summary.rpc.unwrap().reconnects, 0);
+}
+
 /// Times of the calls of all hosts but one, begun while that one floods the server.
 #[derive(Clone, Default)]
 struct Beside(Rc<RefCell<Vec<Duration>>>);

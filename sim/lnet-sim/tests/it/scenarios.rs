@@ -93,6 +93,7 @@ scenarios! {
     a_client_that_floods_a_server_is_served_beside_others: "rpc-flood";
     changes_wait_for_a_disk_that_stands_still: "rpc-commit-stall";
     clients_follow_a_target_to_its_other_server: "rpc-failover";
+    clients_leave_a_silent_server_for_its_partner_before_their_deadlines: "rpc-silent-takeover";
     calls_go_on_through_a_rolling_restart: "rpc-rolling-restart";
     a_rail_of_ones_own_that_is_dead_is_no_fault_of_the_gateways: "own-rail-dead";
     a_holder_that_hangs_is_evicted_when_its_timer_ends: "lock-holder-hangs";
