@@ -57,8 +57,8 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["mptcp", "beside", "simulated", "fidelity", "rpc", "files", "only", "seconds", "dir", "list"])]
     objects: bool,
 
-    /// How large a run with files is: small (some seconds) or full (20,000 files).
-    #[arg(long, value_name = "SIZE", requires = "files", default_value = "full", value_parser = Size::named)]
+    /// How large a run with files or objects is: small (seconds) or full (20,000 files; minutes).
+    #[arg(long, value_name = "SIZE", default_value = "full", value_parser = Size::named)]
     size: Size,
 
     /// Program that serves files and copies them, such as a release build of ulnet; this one if not given.
@@ -343,7 +343,11 @@ fn run_objects(options: &Options) -> anyhow::Result<bool> {
             }
         };
         let dir = dir.join(format!("objects-{round}"));
-        let setup = ObjectsSetup { exe: std::env::current_exe()?, dir, times: ObjectsTimes::LONG };
+        let times = match options.size {
+            Size::Small => ObjectsTimes::SHORT,
+            Size::Full => ObjectsTimes::LONG,
+        };
+        let setup = ObjectsSetup { exe: std::env::current_exe()?, dir, times };
         let figures = play_objects(world, &setup)?;
         if !options.json {
             print!("{}", figures.table());
