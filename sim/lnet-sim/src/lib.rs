@@ -68,7 +68,7 @@ pub use message::{MessageEvent, Messages};
 pub use observe::{AttemptId, BufferId, Observer, Seen, View, Violation, is_control};
 pub use paper::{
     ARMS, Arm, CabinetEvent, CabinetSize, EVENTS, Proof, ProofEvent, SITE_HEAD, SiteRun,
-    SiteSecond, SpanRow, cabinets, play_cabinets, prove, span_sweep, unmet,
+    SiteSecond, SpanRow, cabinets, not_rising, play_cabinets, prove, span_sweep, unmet,
 };
 pub use paper::{
     Moment, PaperRow, Unit, paper_drivers, paper_locks, paper_routers, paper_rpc, paper_sweeps,

@@ -6,7 +6,7 @@
 //! hosts, `fault.rs` what is done to them, `load/` the processes in them, `measure.rs` the figures,
 //! `table.rs` how they are shown and held against the bars; `simulated.rs` plays the same in virtual
 //! time, `beside.rs` shows both worlds; `rpc.rs` plays them under requests of `ulnet rpc bench`; `files/`
-//! is a file system with clients. `docs/performance.md`, "Failures on real sockets", has the results.
+//! is a file system with clients, `objects/` objects and locks with clients. `docs/performance.md`, "Failures on real sockets", has the results.
 
 mod beside;
 mod child;
@@ -18,6 +18,7 @@ mod files;
 pub mod load;
 mod measure;
 pub mod mptcp;
+mod objects;
 pub mod options;
 mod play;
 mod router;
@@ -29,6 +30,7 @@ mod table;
 
 pub use files::{FilesFigures, FilesRow, FilesSetup, Score, Size, play_files, tools};
 pub use measure::{Figures, Spread};
+pub use objects::{ObjectsFigures, ObjectsSetup, ObjectsTimes, play_objects};
 pub use options::main;
 pub use play::{Over, Setup, play, scratch};
 pub use rpc::{RpcFigures, play_rpc, read_rpc, rpc_table};
@@ -47,6 +49,14 @@ pub const SERVE: &str = "serve";
 pub const LUSTRE: &str = "lustre";
 /// First argument of a process that works with files, and of what it is to do.
 pub const FILES: &str = "files-process";
+
+/// First argument of a process that works with objects, and of what it is to do.
+pub const OBJECTS: &str = "objects-process";
+
+/// Runs a process that works with objects.
+pub fn objects_main(task: &str) -> std::process::ExitCode {
+    objects::worker_main(task)
+}
 
 /// Runs a process that works with files.
 pub fn files_main(task: &str) -> std::process::ExitCode {

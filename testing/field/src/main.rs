@@ -7,7 +7,12 @@ fn main() -> ExitCode {
     let role = args.get(1).and_then(|a| a.to_str()).unwrap_or_default().to_owned();
     match role.as_str() {
         field::LOAD => field::load::main(),
-        field::DAEMON | field::RPC | field::SERVE | field::LUSTRE | field::FILES => {
+        field::DAEMON
+        | field::RPC
+        | field::SERVE
+        | field::LUSTRE
+        | field::FILES
+        | field::OBJECTS => {
             // A harness that is killed takes its daemons along.
             let kill = Some(rustix::process::Signal::KILL);
             let _ = rustix::process::set_parent_process_death_signal(kill);
@@ -17,9 +22,12 @@ fn main() -> ExitCode {
                 field::RPC => lustre::main(args),
                 field::SERVE => lustre::serve_main(args),
                 field::LUSTRE => lustre::lustre_main(args),
-                field::FILES => {
+                field::FILES | field::OBJECTS => {
                     let task = args.get(1).and_then(|a| a.to_str()).unwrap_or_default();
-                    field::files_main(task)
+                    match role.as_str() {
+                        field::FILES => field::files_main(task),
+                        _ => field::objects_main(task),
+                    }
                 }
                 _ => lnetd::main(args),
             }

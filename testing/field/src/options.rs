@@ -11,6 +11,7 @@ use netns::World;
 
 use crate::beside::beside;
 use crate::files::{FilesFigures, FilesSetup, Size, play_files, tools};
+use crate::objects::{ObjectsFigures, ObjectsSetup, ObjectsTimes, play_objects};
 use crate::play::{Over, Setup, play, scratch};
 use crate::rpc::{RpcFigures, is_for_commands, play_rpc, read_rpc, rpc_table};
 use crate::simulated::simulate;
@@ -52,8 +53,12 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["mptcp", "beside", "simulated", "fidelity", "rpc", "only", "seconds", "dir", "list"])]
     files: bool,
 
-    /// How large a run with files is: small (some seconds) or full (20,000 files).
-    #[arg(long, value_name = "SIZE", requires = "files", default_value = "full", value_parser = Size::named)]
+    /// Objects and locks in place of scenarios: two servers behind two routers, eight clients.
+    #[arg(long, conflicts_with_all = ["mptcp", "beside", "simulated", "fidelity", "rpc", "files", "only", "seconds", "dir", "list"])]
+    objects: bool,
+
+    /// How large a run with files or objects is: small (seconds) or full (20,000 files; minutes).
+    #[arg(long, value_name = "SIZE", default_value = "full", value_parser = Size::named)]
     size: Size,
 
     /// Program that serves files and copies them, such as a release build of ulnet; this one if not given.
@@ -145,6 +150,9 @@ pub fn shorten(scenario: &mut Scenario, seconds: Duration) -> anyhow::Result<()>
 fn run(options: &Options) -> anyhow::Result<bool> {
     if options.files {
         return run_files(options);
+    }
+    if options.objects {
+        return run_objects(options);
     }
     let mut all = read(&options.dir.clone().unwrap_or_else(directory))?;
     if !options.only.is_empty() {
@@ -320,4 +328,38 @@ fn run_files(options: &Options) -> anyhow::Result<bool> {
         println!("{}", serde_json::to_string_pretty(&all)?);
     }
     Ok(all.iter().all(FilesFigures::hold))
+}
+
+/// Runs clients of objects and locks. Whether nothing is wrong.
+fn run_objects(options: &Options) -> anyhow::Result<bool> {
+    let dir = options.keep.clone().unwrap_or_else(scratch);
+    let mut all: Vec<ObjectsFigures> = Vec::new();
+    for round in 1..=options.rounds {
+        let world = match World::new("objects") {
+            Ok(world) => world,
+            Err(why) => {
+                netns::skipped("objects over real processes", why);
+                return Ok(true);
+            }
+        };
+        let dir = dir.join(format!("objects-{round}"));
+        let times = match options.size {
+            Size::Small => ObjectsTimes::SHORT,
+            Size::Full => ObjectsTimes::LONG,
+        };
+        let setup = ObjectsSetup { exe: std::env::current_exe()?, dir, times };
+        let figures = play_objects(world, &setup)?;
+        if !options.json {
+            print!("{}", figures.table());
+        }
+        all.push(figures);
+    }
+    if options.keep.is_none() {
+        // Files left there do no harm.
+        let _ = std::fs::remove_dir_all(&dir);
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    }
+    Ok(all.iter().all(ObjectsFigures::hold))
 }

@@ -65,6 +65,8 @@ pub fn command() -> clap::Command {
     <Options as clap::CommandFactory>::command()
 }
 
+pub use obj::bench::history;
+
 pub use lock::{command as lock_command, main as lock_main};
 pub use tuning::{command as tuning_command, main as tuning_main};
 

@@ -132,6 +132,22 @@ fn paper_writes_a_page_with_its_tables_and_time_lines() {
     let page = std::fs::read_to_string(&file).unwrap();
     assert!(page.contains("two quiesces, seed 1: connections that are lost"), "{page}");
 
+    let one = ["--clients", "8", "--arm", "c", "--event", "link-event"];
+    let out = ulnet(&[&["sim", "paper", "cabinets"][..], &one[..], &html[..]].concat());
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    let plays = text.lines().filter(|line| line.contains(", C, 1 ") || line.contains(", A, "));
+    assert_eq!(plays.count(), 1, "{text}");
+    assert!(!text.contains("a router dies"), "{text}");
+    for (option, value, expected) in [
+        ("--arm", "E", "expected A, B, C or D"),
+        ("--event", "quiesce", "expected router-dies, router-far-side or link-event"),
+    ] {
+        let out = ulnet(&["sim", "paper", "cabinets", option, value]);
+        let text = String::from_utf8(out.stderr).unwrap();
+        assert!(out.status.code() == Some(2) && text.contains(expected), "{text}");
+    }
+
     let nowhere = ["sim", "paper", "tuning", "--html", "/no/such/dir/x.html"];
     let out = ulnet(&nowhere);
     assert_eq!(out.status.code(), Some(2));

@@ -26,8 +26,9 @@ mod wire;
 use std::collections::{BTreeMap, VecDeque};
 
 use lnet_types::{Errno, Instant, Prng};
-use lustre_wire::ldlm::{InodeBits, LockRequest};
-use lustre_wire::{Opcode, Portal};
+use lustre_wire::connect::{ConnectFlags, ConnectFlags2};
+use lustre_wire::ldlm::{InodeBits, LockRequest, Lvb};
+use lustre_wire::{Layout as _, Opcode, Portal};
 use ptlrpc::{
     Answer, CallId, Event, ImportId, ImportState, Rpc, Served, ServedId, ServiceConfig, Tunables,
 };
@@ -165,7 +166,8 @@ impl LockClient {
     /// Gives inode bits back and keeps the others (L-45). [`LockEvent::Converted`] is the end.
     ///
     /// # Errors
-    /// The lock is not granted, or bits to keep are not among its bits.
+    /// The lock is not granted, or bits to keep are not among its bits; the target has not granted
+    /// `LOCK_CONVERT`, as releases before 2.12 do not: such a lock goes as a whole.
     pub fn convert(
         &mut self,
         import: ImportId,
@@ -173,6 +175,10 @@ impl LockClient {
         keep: InodeBits,
         rpc: &mut Rpc<'_, '_>,
     ) -> Result<(), LockError> {
+        let terms = rpc.terms(import).map(|terms| terms.flags2).unwrap_or_default();
+        if !terms.contains(ConnectFlags2::LOCK_CONVERT) {
+            return Err(LockError::Invalid("conversion: LOCK_CONVERT must be granted"));
+        }
         let mut result = Err(LockError::Invalid("import: not open for locks"));
         self.with(import, rpc, |space, _| result = space.convert(lock, keep));
         result
@@ -180,9 +186,16 @@ impl LockClient {
 
     /// Answers a glimpse with attributes, or with nothing known (L-40).
     pub fn glimpsed(&mut self, glimpse: GlimpseId, lvb: Option<Vec<u8>>, rpc: &mut Rpc<'_, '_>) {
-        let Some((served, ..)) = self.glimpses.remove(&glimpse) else { return };
+        let Some((served, import, _)) = self.glimpses.remove(&glimpse) else { return };
+        let terms = rpc.terms(import).map(|terms| terms.flags).unwrap_or_default();
         let answer = match lvb {
-            Some(lvb) => Answer { buffers: vec![lvb], ..Answer::default() },
+            Some(mut lvb) => {
+                // Nanoseconds are for servers that expect them (L-18).
+                if lvb.len() == Lvb::LEN && !terms.contains(ConnectFlags::LVB_TYPE) {
+                    lvb.truncate(Lvb::LEN_SHORT);
+                }
+                Answer { buffers: vec![lvb], ..Answer::default() }
+            }
             None => Answer { status: callback::NO_LOCK_DATA, ..Answer::default() },
         };
         rpc.reply(served, answer);

@@ -12,7 +12,7 @@ use super::{Bench, OBJECT, SIZE, request, whole};
 const GRANTED: i32 = 0;
 const ABORTED: i32 = 301;
 
-fn glimpse(bench: &mut Bench, import: ImportId, flags: LockFlags) -> CallId {
+pub(super) fn glimpse(bench: &mut Bench, import: ImportId, flags: LockFlags) -> CallId {
     let desc = LockDesc {
         kind: LockKind::EXTENT,
         resource: OBJECT,
@@ -34,7 +34,7 @@ fn reply(bench: &mut Bench, call: CallId) -> Option<(i32, LockFlags, u64)> {
     Some((reply.status, lock.flags, lvb.size))
 }
 
-fn asked(bench: &mut Bench) -> Option<GlimpseId> {
+pub(super) fn asked(bench: &mut Bench) -> Option<GlimpseId> {
     let seen = bench.seen().into_iter();
     let mut glimpses = seen.filter_map(|(_, event)| match event {
         LockEvent::Glimpse { glimpse, .. } => Some(glimpse),
@@ -45,7 +45,7 @@ fn asked(bench: &mut Bench) -> Option<GlimpseId> {
     first
 }
 
-fn writer() -> Ask {
+pub(super) fn writer() -> Ask {
     Ask { glimpses: true, ..whole(Mode::Pw) }
 }
 

@@ -1,10 +1,11 @@
 //! A server of locks with attributes of objects, and clients over the request layer, in virtual time:
-//! glimpses (L-34, L-35, L-40) and conversions (L-45) through both ends.
+//! glimpses (L-34, L-35, L-40), conversions (L-45) and what releases differ in, through both ends.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
 mod convert;
 mod glimpse;
+mod variants;
 
 use core::time::Duration;
 
@@ -135,7 +136,8 @@ fn data() -> ConnectData {
         | ConnectFlags::BULK_MBITS
         | ConnectFlags::LVB_TYPE
         | ConnectFlags::FLAGS2;
-    ConnectData { flags, flags2: ConnectFlags2::REP_MBITS, ..ConnectData::default() }
+    let flags2 = ConnectFlags2::REP_MBITS | ConnectFlags2::LOCK_CONVERT;
+    ConnectData { flags, flags2, ..ConnectData::default() }
 }
 
 fn ptlrpc_of(seed: u64, tunables: &Tunables) -> Ptlrpc {
@@ -201,12 +203,17 @@ impl Bench {
     }
 
     fn client(&mut self, name: &str) -> ImportId {
+        self.client_with(name, data())
+    }
+
+    /// A client that wants this of the server.
+    fn client_with(&mut self, name: &str, wanted: ConnectData) -> ImportId {
         let config = ImportConfig {
             kind: ImportKind::Osc,
             target: "objects".to_owned(),
             client: name.to_owned(),
             nids: vec![Nid::LOOPBACK],
-            wanted: data(),
+            wanted,
         };
         self.clients(|clients, below| {
             let rpc = &mut clients.ptlrpc.rpc(below);

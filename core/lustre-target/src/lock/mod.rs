@@ -16,7 +16,7 @@ use ldlm::server::{LockServer, Request, Values};
 use ldlm::space::{Io, Touched};
 use lnet_types::{Errno, Instant};
 use lustre_wire::Opcode;
-use lustre_wire::connect::{ConnectData, ConnectFlags};
+use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ldlm::ResourceName;
 use ptlrpc::{ExportId, Rpc, Served, ServedId};
 
@@ -105,7 +105,8 @@ impl Kind for Lock {
     fn offer(&self) -> ConnectData {
         let plain = plain_offer();
         let flags = ConnectFlags::LVB_TYPE | ConnectFlags::CANCELSET | ConnectFlags::LRU_RESIZE;
-        ConnectData { flags: plain.flags | flags, ..plain }
+        let flags2 = plain.flags2 | ConnectFlags2::LOCK_CONVERT;
+        ConnectData { flags: plain.flags | flags, flags2, ..plain }
     }
 
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {

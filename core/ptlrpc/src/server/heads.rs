@@ -158,12 +158,16 @@ impl Heads {
     /// The next request, which takes a slot (P-115); whether it is a high-priority one.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Next, bool)> {
         let (free, free_high) = self.free();
-        let regular = self.regular.first(now, &|from| self.may(now, from, free, false));
+        // Without a free slot no client may have one: those that wait, thousands of them when all
+        // connect at once, are not looked at. With one, only clients that have slots are passed over.
+        let first = |head: &Head, free, high| {
+            let may = |from| self.may(now, from, free, high);
+            (free > 0).then(|| head.first(now, &may)).flatten()
+        };
+        let regular = first(&self.regular, free, false);
         let high = self.high.as_ref();
         let turn = self.busy_high == 0 || self.row < ROW_MAX || regular.is_none();
-        let high = high
-            .filter(|_| turn)
-            .and_then(|head| head.first(now, &|from| self.may(now, from, free_high, true)));
+        let high = high.filter(|_| turn).and_then(|head| first(head, free_high, true));
         let next = match (high, &mut self.high) {
             (Some(place), Some(head)) => head.take(place)?,
             _ => self.regular.take(regular?)?,

@@ -25,7 +25,7 @@ pub use locks::paper_locks;
 pub use routers::paper_routers;
 pub use rpc::paper_rpc;
 pub use site::{Proof, ProofEvent, prove};
-pub use span::{SpanRow, span_sweep};
+pub use span::{SpanRow, not_rising, span_sweep};
 pub use sweeps::paper_sweeps;
 pub use watch::{SITE_HEAD, SiteRun, SiteSecond};
 

@@ -59,6 +59,10 @@ const IO: Opcode = Opcode(20_002);
 /// What clients of a target ask for when they connect.
 fn wanted(kind: TargetKind) -> ConnectData {
     let plain = connect_data();
+    let flags2 = match kind {
+        TargetKind::Lock => ConnectFlags2::LOCK_CONVERT,
+        _ => ConnectFlags2::empty(),
+    };
     let flags = match kind {
         TargetKind::List | TargetKind::Kv => ConnectFlags::empty(),
         // Visitors say themselves what they want of these.
@@ -67,7 +71,7 @@ fn wanted(kind: TargetKind) -> ConnectData {
             ConnectFlags::LVB_TYPE | ConnectFlags::CANCELSET | ConnectFlags::LRU_RESIZE
         }
     };
-    ConnectData { flags: plain.flags | flags, ..plain }
+    ConnectData { flags: plain.flags | flags, flags2: plain.flags2 | flags2, ..plain }
 }
 
 /// What clients ask for, and targets grant.

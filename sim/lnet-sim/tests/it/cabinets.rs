@@ -41,19 +41,22 @@ fn each_event_is_a_scenario_in_each_arm() {
 
 #[test]
 fn each_claim_that_runs_do_not_bear_out_is_named() {
-    let run = |evicted| SiteRun { evicted, ..SiteRun::default() };
+    let run = |evicted| Some(SiteRun { evicted, ..SiteRun::default() });
     let of = |event: usize, evicted: [usize; 4]| unmet(&EVENTS[event], &evicted.map(run));
     assert_eq!(of(0, [3, 1, 0, 0]), [""; 0]);
     assert_eq!(of(0, [0, 0, 0, 0]), ["A evicts no client"]);
     assert_eq!(of(0, [2, 2, 0, 0]), ["B evicts 2, not fewer than A"]);
     assert_eq!(of(1, [0, 0, 0, 1]), ["D evicts 1 clients that live"]);
     assert_eq!(of(2, [0, 1, 0, 0]), ["B evicts 1, more than A"]);
-    let slow = SiteRun { span: Some(Duration::from_secs(101)), ..run(0) };
-    let none = unmet(&EVENTS[2], &[run(0), slow, run(0), run(0)]);
+    let slow = SiteRun { span: Some(Duration::from_secs(101)), ..SiteRun::default() };
+    let none = unmet(&EVENTS[2], &[run(0), Some(slow), run(0), run(0)]);
     assert!(matches!(&none[..], [why] if why.contains("longer than its timer")), "{none:?}");
-    let kept = SiteRun { dead_left: 1, ..run(0) };
-    let kept = unmet(&EVENTS[1], &[run(0), run(0), run(0), kept]);
+    let kept = SiteRun { dead_left: 1, ..SiteRun::default() };
+    let kept = unmet(&EVENTS[1], &[run(0), run(0), run(0), Some(kept)]);
     assert!(matches!(&kept[..], [why] if why.starts_with("D keeps 1 dead")), "{kept:?}");
+    // What was not played is no miss, and compared with nothing.
+    assert_eq!(unmet(&EVENTS[0], &[None, run(2), None, run(0)]), [""; 0]);
+    assert_eq!(unmet(&EVENTS[0], &[run(0), None, None, None]), ["A evicts no client"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! and spread a file over objects (`spread.rs`); for the others the server takes the locks. What was put
 //! survives the server when the command has ended. `bench/` measures, and compares what was read.
 
-mod bench;
+pub(crate) mod bench;
 mod create;
 mod get;
 mod ls;

@@ -46,14 +46,21 @@ pub(super) fn table(site: &Site, proof: &Proof) -> String {
         0 => String::new(),
         n => format!(", {n} routers"),
     };
+    let rows: Vec<(String, &SiteRun)> = proof
+        .events
+        .iter()
+        .flat_map(|ProofEvent { what, defaults, advised }| {
+            [(format!("{what}, defaults"), defaults), (format!("{what}, advised"), advised)]
+        })
+        .collect();
+    // An event may have a long name.
+    let width = rows.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0) + 1;
     let mut text = format!(
-        "\nplayed: {clients}, {} more that crash, {targets} on {} servers{routers}; seed {}\n{:<42}{HEAD}\n",
+        "\nplayed: {clients}, {} more that crash, {targets} on {} servers{routers}; seed {}\n{:<width$}{HEAD}\n",
         proof.crashing, proof.servers, proof.seed, ""
     );
-    for ProofEvent { what, defaults, advised } in &proof.events {
-        for (values, run) in [("defaults", defaults), ("advised", advised)] {
-            text += &format!("{:<42}{}\n", format!("{what}, {values}"), line(run));
-        }
+    for (what, run) in rows {
+        text += &format!("{what:<width$}{}\n", line(run));
     }
     text
 }
@@ -82,4 +89,42 @@ pub(super) fn document(site: &Site, proof: &Proof) -> Value {
         "routers": proof.routers, "seed": proof.seed,
         "events": proof.events.iter().map(event).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_stand_below_their_heads_however_long_the_name_of_an_event_is() {
+        let site: Site = Site {
+            routed: false,
+            clients: None,
+            targets: None,
+            quiesce: None,
+            load: None,
+            net: lustre_tuning::NetKind::Tcp,
+        };
+        let event = |what: &str| ProofEvent {
+            what: what.to_owned(),
+            defaults: SiteRun::default(),
+            advised: SiteRun::default(),
+        };
+        let proof = Proof {
+            clients: 10,
+            crashing: 3,
+            targets: 4,
+            servers: 2,
+            routers: 0,
+            seed: 1,
+            events: vec![event("short"), event(&"long ".repeat(20))],
+        };
+        let text = table(&site, &proof);
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        let head = lines[0].find("evicted").unwrap() + "evicted".len();
+        assert_eq!(lines.len(), 5);
+        for line in &lines[1..] {
+            assert_eq!(line.get(head - 2..head), Some(" 0"), "{text}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `ulnet sim paper cabinets`: nineteen cabinets in three events, four arms and many seeds, what came of
 //! each play, and whether it is what the paper's claims need.
 
+use core::fmt;
 use std::thread;
 
 use clap::Args;
@@ -11,7 +12,7 @@ use super::Text;
 #[derive(Clone, Debug, Args)]
 pub(super) struct Options {
     /// How many seeds each event of the nineteen cabinets is played with in each arm, and each site of
-    /// `span`.
+    /// `span`, which has at least six.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) seeds: u64,
 
@@ -23,6 +24,14 @@ pub(super) struct Options {
     #[arg(long)]
     full: bool,
 
+    /// One arm alone; may be given again.
+    #[arg(long = "arm", value_name = "LETTER", value_parser = arm)]
+    arms: Vec<usize>,
+
+    /// One event alone: router-dies, router-far-side or link-event; may be given again.
+    #[arg(long = "event", value_name = "NAME", value_parser = event)]
+    events: Vec<CabinetEvent>,
+
     /// How many plays run beside each other.
     #[arg(long, value_name = "N", default_value = "1", value_parser = jobs)]
     jobs: usize,
@@ -32,14 +41,36 @@ pub(super) struct Options {
 pub(super) struct Runs {
     pub(super) event: CabinetEvent,
     pub(super) seed: u64,
-    /// In the order of [`ARMS`].
-    pub(super) arms: [SiteRun; 4],
+    /// In the order of [`ARMS`]; `None`: not played.
+    pub(super) arms: [Option<SiteRun>; 4],
+}
+
+/// An event in an arm with a seed.
+#[derive(Clone, Copy)]
+struct Play {
+    event: CabinetEvent,
+    seed: u64,
+    /// Place in [`ARMS`].
+    arm: usize,
 }
 
 /// A number of plays.
 fn jobs(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|n| (1..=256).contains(n));
     number.ok_or_else(|| "expected 1 to 256".to_owned())
+}
+
+/// The place of an arm.
+fn arm(text: &str) -> Result<usize, String> {
+    let found = ARMS.iter().position(|arm| arm.name.eq_ignore_ascii_case(text));
+    found.ok_or_else(|| "expected A, B, C or D".to_owned())
+}
+
+/// An event by the name of its file.
+fn event(text: &str) -> Result<CabinetEvent, String> {
+    let file = format!("scenarios/xc30-{text}.toml");
+    let found = EVENTS.iter().find(|event| event.file == file);
+    found.copied().ok_or_else(|| "expected router-dies, router-far-side or link-event".to_owned())
 }
 
 /// The least, the median and the most of some figures; a dash for none.
@@ -50,14 +81,14 @@ fn spread(mut all: Vec<f64>) -> String {
 }
 
 /// Plays beside each other.
-fn beside(batch: &[(CabinetEvent, u64)], size: CabinetSize) -> Vec<Result<Runs, String>> {
+fn beside(batch: &[Play], size: CabinetSize) -> Vec<Result<SiteRun, String>> {
     thread::scope(|scope| {
-        let play = |(event, seed): &(CabinetEvent, u64)| {
-            let (event, seed) = (*event, *seed);
-            scope.spawn(move || Runs::play(event, seed, size))
+        let play = |play: &Play| {
+            let play = *play;
+            scope.spawn(move || play.run(size))
         };
         let threads: Vec<_> = batch.iter().map(play).collect();
-        let joined = |thread: thread::ScopedJoinHandle<'_, Result<Runs, String>>| {
+        let joined = |thread: thread::ScopedJoinHandle<'_, Result<SiteRun, String>>| {
             thread.join().unwrap_or_else(|_| Err("a play has failed".to_owned()))
         };
         threads.into_iter().map(joined).collect()
@@ -84,21 +115,26 @@ impl Options {
             size.clients, size.routers, size.targets, size.servers
         ));
         text.line(&format!("{:<32} {SITE_HEAD}", "event, arm, seed"));
-        let plays =
-            EVENTS.iter().flat_map(|event| (1..=self.seeds).map(move |seed| (*event, seed)));
-        let plays: Vec<(CabinetEvent, u64)> = plays.collect();
+        let plays = self.plays();
         let (mut all, mut holds) = (Vec::new(), true);
+        let mut played = 0;
         for batch in plays.chunks(self.jobs) {
-            for played in beside(batch, size) {
-                match played {
-                    Ok(runs) => {
-                        holds &= runs.print(text);
-                        all.push(runs);
+            for (play, run) in batch.iter().zip(beside(batch, size)) {
+                match run {
+                    Ok(run) => {
+                        text.line(&format!("{:<32} {run}", play.to_string()));
+                        play.keep(&mut all, run);
                     }
                     Err(why) => {
                         holds = false;
-                        text.line(&why);
+                        text.line(&format!("{play}: {why}"));
                     }
+                }
+                played += 1;
+                let more = plays.get(played).is_some_and(|next| next.goes_with(play));
+                let of_it = |runs: &&Runs| (runs.event, runs.seed) == (play.event, play.seed);
+                if let Some(runs) = all.last().filter(of_it).filter(|_| !more) {
+                    holds &= runs.judge(text);
                 }
             }
         }
@@ -107,6 +143,20 @@ impl Options {
         }
         self.summary(text, &all);
         (all, holds)
+    }
+
+    /// What is played, in order.
+    fn plays(&self) -> Vec<Play> {
+        let arms = (0..ARMS.len()).filter(|n| self.arms.is_empty() || self.arms.contains(n));
+        let arms: Vec<usize> = arms.collect();
+        let wanted = |event: &CabinetEvent| self.events.is_empty() || self.events.contains(event);
+        let mut plays = Vec::new();
+        for event in EVENTS.into_iter().filter(wanted) {
+            for seed in 1..=self.seeds {
+                plays.extend(arms.iter().map(|&arm| Play { event, seed, arm }));
+            }
+        }
+        plays
     }
 
     /// Each event and arm over all seeds.
@@ -121,9 +171,14 @@ impl Options {
         ));
         for event in &EVENTS {
             for (n, arm) in ARMS.iter().enumerate() {
+                let runs = all.iter().filter(|runs| runs.event == *event);
+                let runs = runs.filter_map(|runs| runs.arms.get(n)?.as_ref());
+                let runs: Vec<&SiteRun> = runs.collect();
+                if runs.is_empty() {
+                    continue;
+                }
                 let of = |what: fn(&SiteRun) -> Option<f64>| {
-                    let runs = all.iter().filter(|runs| runs.event == *event);
-                    spread(runs.filter_map(|runs| runs.arms.get(n).and_then(what)).collect())
+                    spread(runs.iter().filter_map(|run| what(run)).collect())
                 };
                 text.line(&format!(
                     "{:<32} {:>24} {:>26} {:>20}",
@@ -138,25 +193,42 @@ impl Options {
     }
 }
 
-impl Runs {
-    fn play(event: CabinetEvent, seed: u64, size: CabinetSize) -> Result<Self, String> {
-        let [a, b, c, d] = ARMS.each_ref().map(|arm| {
-            play_cabinets(&event, arm, size, seed)
-                .map_err(|why| format!("{}, {}, {seed}: {why}", event.name, arm.name))
-        });
-        Ok(Self { event, seed, arms: [a?, b?, c?, d?] })
+impl fmt::Display for Play {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let arm = ARMS.get(self.arm).map_or("", |arm| arm.name);
+        write!(f, "{}, {arm}, {}", self.event.name, self.seed)
+    }
+}
+
+impl Play {
+    fn run(self, size: CabinetSize) -> Result<SiteRun, String> {
+        let arm = ARMS.get(self.arm).ok_or("no such arm")?;
+        play_cabinets(&self.event, arm, size, self.seed)
     }
 
-    /// Its lines; whether it is what must be.
-    fn print(&self, text: &mut Text) -> bool {
-        let Self { event, seed, arms } = self;
-        for (arm, run) in ARMS.iter().zip(arms) {
-            let what = format!("{}, {}, {seed}", event.name, arm.name);
-            text.line(&format!("{what:<32} {run}"));
+    /// Whether two are of the same event and seed.
+    fn goes_with(&self, other: &Self) -> bool {
+        (self.event, self.seed) == (other.event, other.seed)
+    }
+
+    /// Puts what came of it with the other arms.
+    fn keep(&self, all: &mut Vec<Runs>, run: SiteRun) {
+        let Self { event, seed, arm } = *self;
+        if all.last().is_none_or(|last| (last.event, last.seed) != (event, seed)) {
+            all.push(Runs { event, seed, arms: [const { None }; 4] });
         }
-        let unmet = unmet(event, arms);
+        if let Some(place) = all.last_mut().and_then(|last| last.arms.get_mut(arm)) {
+            *place = Some(run);
+        }
+    }
+}
+
+impl Runs {
+    /// Whether it is what must be; prints what is not.
+    fn judge(&self, text: &mut Text) -> bool {
+        let unmet = unmet(&self.event, &self.arms);
         for why in &unmet {
-            text.line(&format!("{}, {seed}: MISSED  {why}", event.name));
+            text.line(&format!("{}, {}: MISSED  {why}", self.event.name, self.seed));
         }
         unmet.is_empty()
     }

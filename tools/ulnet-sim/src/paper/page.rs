@@ -61,23 +61,22 @@ const FIGURES: [Figure; 3] = [
 ];
 
 fn course(page: &mut Page, runs: &Runs) {
-    let end = runs.arms.iter().map(|run| run.course.len().saturating_sub(1)).max().unwrap_or(0);
-    let event = runs.arms.iter().find_map(|run| run.event);
+    let end =
+        runs.arms.iter().flatten().map(|run| run.course.len().saturating_sub(1)).max().unwrap_or(0);
+    let event = runs.arms.iter().flatten().find_map(|run| run.event);
     let bands: Vec<Band> = event
         .map(|at| Band { name: runs.event.name.to_owned(), from: at as f64, to: at as f64 })
         .into_iter()
         .collect();
     for (title, of) in FIGURES {
-        let line = |(arm, run): (&lnet_sim::Arm, &lnet_sim::SiteRun)| Line {
-            name: arm.name,
-            points: run
-                .course
-                .iter()
-                .enumerate()
-                .map(|(at, second)| (at as f64, Some(of(second) as f64)))
-                .collect(),
+        let points = |run: &lnet_sim::SiteRun| {
+            let seconds = run.course.iter().enumerate();
+            seconds.map(|(at, second)| (at as f64, Some(of(second) as f64))).collect()
         };
-        let lines: Vec<Line<'_>> = ARMS.iter().zip(&runs.arms).map(line).collect();
+        let played =
+            ARMS.iter().zip(&runs.arms).filter_map(|(arm, run)| Some((arm, run.as_ref()?)));
+        let lines: Vec<Line<'_>> =
+            played.map(|(arm, run)| Line { name: arm.name, points: points(run) }).collect();
         page.plot(&Plot {
             title: &format!("{}, seed {}: {title}", runs.event.name, runs.seed),
             lines: &lines,

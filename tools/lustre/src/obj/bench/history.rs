@@ -7,21 +7,25 @@
 use std::collections::BTreeMap;
 
 /// The value of a block that was never written.
-pub(super) const NEVER: u64 = 0;
+pub const NEVER: u64 = 0;
 
 /// One operation on a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Op {
-    pub(super) block: u32,
-    pub(super) client: u32,
+pub struct Op {
+    /// Its number.
+    pub block: u32,
+    /// Who did it.
+    pub client: u32,
     /// What was written or read.
-    pub(super) value: u64,
-    pub(super) writes: bool,
+    pub value: u64,
+    /// Whether it is a write.
+    pub writes: bool,
     /// When it began and ended, on one clock.
-    pub(super) begin: u64,
-    pub(super) end: u64,
+    pub begin: u64,
+    /// See above.
+    pub end: u64,
     /// A write whose outcome is not known: it failed, or what was cached was lost and fsync said so.
-    pub(super) unsure: bool,
+    pub unsure: bool,
 }
 
 /// A value and its reads.
@@ -51,7 +55,7 @@ impl Group {
 type Ends = (u64, u64);
 
 /// How often no order explains a history.
-pub(super) fn contradictions(ops: &[Op]) -> u64 {
+pub fn contradictions(ops: &[Op]) -> u64 {
     let mut blocks: BTreeMap<u32, BTreeMap<u64, Group>> = BTreeMap::new();
     for op in ops.iter().filter(|op| op.writes) {
         let group = blocks.entry(op.block).or_default().entry(op.value).or_insert(Group::EMPTY);

@@ -5,7 +5,7 @@
 
 mod client;
 mod conflicts;
-mod history;
+pub mod history;
 mod servers;
 
 use std::collections::{BTreeMap, BTreeSet};
