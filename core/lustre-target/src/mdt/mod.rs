@@ -18,8 +18,8 @@
 //!
 //! `guard.rs` has the locks: what a request changes is called back from clients that have it cached, and
 //! attributes, layouts, extended attributes and opens come with a lock for clients that want one; where one
-//! can't be had the result comes without (status 301, C-63, C-88). `data.rs` has the data that are here (C-220).
-//! One metadata target serves a file system.
+//! can't be had the result comes without (status 301, C-63, C-88). `data.rs` has the data that are here
+//! (C-220). One metadata target serves a file system.
 
 mod access;
 mod data;

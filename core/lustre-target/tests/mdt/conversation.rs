@@ -45,13 +45,16 @@ struct Recording {
     sizes: BTreeMap<u64, VecDeque<Vec<u8>>>,
 }
 
+/// Bulk data of a request, in order.
+type Pieces = BTreeMap<(u64, u32), Vec<u8>>;
+
 fn read(name: &str) -> Recording {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lustre-mount");
     let capture = lnet_pcap::conversations(dir.join(name).with_extension("pcap")).unwrap();
     let server: Nid = SERVER.parse().unwrap();
     let mut steps: Vec<Step> = Vec::new();
     let mut at: BTreeMap<(Nid, u64), usize> = BTreeMap::new();
-    let mut pieces: BTreeMap<(Nid, u64), BTreeMap<(u64, u32), Vec<u8>>> = BTreeMap::new();
+    let mut pieces: BTreeMap<(Nid, u64), Pieces> = BTreeMap::new();
     let mut gets = BTreeMap::new();
     let (mut glimpses, mut sizes) = (BTreeMap::new(), BTreeMap::new());
     for found in lnet_capture::messages(&capture).unwrap() {
@@ -60,7 +63,7 @@ fn read(name: &str) -> Recording {
         match found.hdr.kind {
             Kind::Put { portal, match_bits: bits, offset, .. } => {
                 if portal == Portal::OST_BULK.0 || portal == Portal::MDS_BULK.0 {
-                    let all: &mut BTreeMap<_, _> = pieces.entry((client, bits & !127)).or_default();
+                    let all: &mut Pieces = pieces.entry((client, bits & !127)).or_default();
                     all.insert((bits, offset), found.payload);
                     continue;
                 }
@@ -98,7 +101,7 @@ fn read(name: &str) -> Recording {
             }
             Kind::Reply { dst, .. } => {
                 if let Some((bits, offset)) = gets.remove(&(client, dst.object)) {
-                    let all: &mut BTreeMap<_, _> = pieces.entry((client, bits & !127)).or_default();
+                    let all: &mut Pieces = pieces.entry((client, bits & !127)).or_default();
                     all.insert((bits, offset), found.payload);
                 }
             }
@@ -473,7 +476,7 @@ impl Play {
     }
 
     /// Plays a recording.
-    fn play(name: &str, osts: u32, dir: (&str, Fid)) -> Self {
+    fn of(name: &str, osts: u32, dir: (&str, Fid)) -> Self {
         let recording = read(name);
         let mut play = Self::new(osts, dir, &recording);
         for (at, step) in recording.steps.iter().enumerate() {
@@ -544,7 +547,7 @@ const THERE: &str = "nothing is to be made: the layout of ours is whole from the
 
 #[test]
 fn recorded_clients_of_a_striped_file_are_answered_as_recorded() {
-    let play = Play::play("striped-4-ost-whole", 4, ("f3", fid(1)));
+    let play = Play::of("striped-4-ost-whole", 4, ("f3", fid(1)));
     play.is_as_recorded_but(&[
         (1804, HANDLE),
         (2784, HANDLE),
@@ -556,7 +559,7 @@ fn recorded_clients_of_a_striped_file_are_answered_as_recorded() {
 
 #[test]
 fn recorded_clients_of_data_on_the_metadata_target_are_answered_as_recorded() {
-    let play = Play::play("dom-64k", 4, ("f6", fid(7)));
+    let play = Play::of("dom-64k", 4, ("f6", fid(7)));
     play.is_as_recorded_but(&[
         (29, HANDLE),
         (74, FREE),

@@ -1,8 +1,8 @@
 //! A file system in one world: management, metadata and object targets on one request layer, and clients
 //! that make requests as they go over the wire, in virtual time. `names.rs` has names and attributes,
 //! `files.rs` opens, layouts and objects, `data.rs` data on the target, `locks.rs` what clients may cache,
-//! `captures.rs`, `mounts.rs` and `conversation.rs` play recorded clients, `recovery.rs` has what is left when the server dies,
-//! `storm.rs` all of it at random against a model.
+//! `captures.rs`, `mounts.rs` and `conversation.rs` play recorded clients, `recovery.rs` has what is left
+//! when the server dies, `storm.rs` all of it at random against a model.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
