@@ -5,7 +5,7 @@ use ldlm::server::LockServer;
 use lnet_types::{Errno, Instant};
 use lustre_wire::connect::ConnectData;
 use lustre_wire::ldlm::ResourceName;
-use ptlrpc::{ExportId, ImportId, ImportState, Rpc, Served, ServedId};
+use ptlrpc::{Answer, ExportId, ImportId, ImportState, Rpc, Served, ServedId};
 
 use crate::journal::Cx;
 use crate::store::{Outcome, StoreError};
@@ -74,6 +74,10 @@ where
         cx: &mut Cx<'_, '_, '_>,
     ) {
         self.kind.stored(token, outcome, cx);
+    }
+
+    fn answer(&mut self, served: ServedId, answer: Answer, cx: &mut Cx<'_, '_, '_>) {
+        self.kind.answer(served, answer, cx);
     }
 
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {

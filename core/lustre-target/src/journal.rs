@@ -34,6 +34,8 @@ enum Then {
         when: When,
         /// It was answered before a crash.
         replay: bool,
+        /// The target completes the answer.
+        completes: bool,
     },
     Admit {
         export: ExportId,
@@ -48,12 +50,14 @@ enum Then {
 
 /// What a target learns when the record of it survives a crash, and not before: what an absent client
 /// had goes to others, and a target that begins again must not await that client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     /// A client is gone.
     Left(ExportId),
     /// The recovery is over.
     Recovered,
+    /// An answer that the target completes is to go.
+    Answer(ServedId, Answer),
 }
 
 #[derive(Debug)]
@@ -182,10 +186,34 @@ impl<'c> Cx<'_, '_, 'c> {
     pub fn commit_data(
         &mut self,
         served: &Served,
+        answer: Answer,
+        changes: Vec<Change>,
+        memory: IoVec,
+        when: When,
+    ) -> bool {
+        self.commit_as(served, answer, changes, memory, (when, false))
+    }
+
+    /// The same for an answer that the target completes when it goes ([`Kind::answer`]): what is in memory
+    /// alone, like a lock, is no part of the record.
+    ///
+    /// [`Kind::answer`]: crate::Kind::answer
+    pub(crate) fn commit_part(
+        &mut self,
+        served: &Served,
+        answer: Answer,
+        changes: Vec<Change>,
+    ) -> bool {
+        self.commit_as(served, answer, changes, IoVec::new(), (When::Applied, true))
+    }
+
+    fn commit_as(
+        &mut self,
+        served: &Served,
         mut answer: Answer,
         mut changes: Vec<Change>,
         memory: IoVec,
-        when: When,
+        (when, completes): (When, bool),
     ) -> bool {
         let transno = self.rpc.transno(served.id);
         if transno == 0 {
@@ -218,7 +246,7 @@ impl<'c> Cx<'_, '_, 'c> {
             changes.push(Change::Put(Space::Replies, key, encode(&record)));
         }
         let replay = served.replay.is_some();
-        let then = Then::Reply { served: served.id, answer, when, replay };
+        let then = Then::Reply { served: served.id, answer, when, replay, completes };
         self.apply(transno, changes, memory, then);
         if when == When::Committed {
             self.order(StoreOrder::Sync { token: NO_TOKEN });
@@ -328,9 +356,12 @@ impl<'c> Cx<'_, '_, 'c> {
         let Err(e) = result else {
             let waiting = self.journal.waiting.get_mut(&txn)?;
             if matches!(waiting.then, Then::Reply { when: When::Applied, .. })
-                && let Then::Reply { served, answer, .. } =
+                && let Then::Reply { served, answer, completes, .. } =
                     core::mem::replace(&mut waiting.then, Then::Nothing)
             {
+                if completes {
+                    return Some(Recorded::Answer(served, answer));
+                }
                 self.rpc.reply(served, answer);
             }
             return None;
@@ -362,6 +393,9 @@ impl<'c> Cx<'_, '_, 'c> {
         let mut recorded = Vec::new();
         for waiting in done.into_values() {
             match waiting.then {
+                Then::Reply { served, answer, completes: true, .. } => {
+                    recorded.push(Recorded::Answer(served, answer));
+                }
                 Then::Reply { served, answer, .. } => self.rpc.reply(served, answer),
                 Then::Admit { export } => self.rpc.admit(export, Ok(())),
                 Then::Left { export } => {

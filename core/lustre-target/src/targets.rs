@@ -8,8 +8,8 @@ use lnet_types::{Errno, Instant};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ldlm::ResourceName;
 use ptlrpc::{
-    CallError, CallId, Event, ExportId, ImportId, ImportState, Past, RecoveryChange, Reply, Rpc,
-    Served, ServedId, TargetConfig, TargetId,
+    Answer, CallError, CallId, Event, ExportId, ImportId, ImportState, Past, RecoveryChange, Reply,
+    Rpc, Served, ServedId, TargetConfig, TargetId,
 };
 
 use crate::journal::{Cx, HostMemory, Journal, NO_TOKEN, Recorded, Replies};
@@ -59,6 +59,11 @@ pub trait Kind: Send {
 
     /// An order of this target has ended.
     fn stored(&mut self, token: u64, outcome: Result<Outcome, StoreError>, cx: &mut Cx<'_, '_, '_>);
+
+    /// An answer goes that the target has left incomplete.
+    fn answer(&mut self, served: ServedId, answer: Answer, cx: &mut Cx<'_, '_, '_>) {
+        cx.rpc.reply(served, answer);
+    }
 
     /// The target begins, before anything else.
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
@@ -197,6 +202,7 @@ impl Slot {
                 kind.recovered(&mut cx);
                 self.recovered(rpc);
             }
+            Recorded::Answer(served, answer) => kind.answer(served, answer, &mut cx),
         }
     }
 

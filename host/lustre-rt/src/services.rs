@@ -21,7 +21,7 @@ const OBJECTS: [Row; 3] = [
 
 const NAMES: [Row; 5] = [
     ("mds", Portal::MDS_REQUEST, 96 << 10, 16),
-    ("mds_io", Portal::MDS_IO, 16 << 10, 16),
+    ("mds_io", Portal::MDS_IO, 96 << 10, 16),
     ("mds_readpage", Portal::MDS_READPAGE, 16 << 10, 16),
     ("fld", Portal::FLD, 4 << 10, 16),
     ("sequence", Portal::SEQ_METADATA, 4 << 10, 16),
@@ -49,6 +49,8 @@ const fn answers(portal: Portal) -> (Portal, Portal) {
         Portal::OST_REQUEST | Portal::OST_IO | Portal::OST_CREATE => {
             (Portal::OSC_REPLY, Portal::OST_BULK)
         }
+        // Data of files that are on a metadata target move like those of objects.
+        Portal::MDS_IO => (Portal::MDC_REPLY, Portal::OST_BULK),
         _ => (Portal::MDC_REPLY, Portal::MDS_BULK),
     }
 }

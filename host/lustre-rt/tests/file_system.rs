@@ -199,7 +199,7 @@ fn file_gets_the_time_that_it_is_to_have_in_the_end_from_each_write() {
     let (_node, rpc, mount) = begin("127.96.1.2", OTHER, Access::Change);
     wait(async {
         let root = mount.root_node().await.unwrap();
-        let layout = Wish { count: Some(2), size: Some(STRIPE as u64), pool: None, first: None };
+        let layout = Wish { count: Some(2), size: Some(STRIPE as u64), ..Wish::default() };
         let layout = layout.bytes().unwrap();
         let create = Create { mode: 0o644, exclusive: false, layout };
         let how = OpenHow { read: false, write: true, truncate: true };

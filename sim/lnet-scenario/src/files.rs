@@ -15,6 +15,8 @@ pub struct FileLoad {
     /// Whether the data of files is cached under locks until a file is synced or closed, or another client
     /// wants it; else each write is with its target when it has ended.
     pub cached: bool,
+    /// Whether the first bytes of new files are on the metadata target.
+    pub on_mdt: bool,
     /// Names that are used in a directory.
     pub names: u32,
     /// Where files end at the latest, bytes.
@@ -103,10 +105,18 @@ pub(crate) fn read(t: &mut Table<'_, '_>) -> Result<FileLoad, ScenarioError> {
         Some(value) => value.flag()?,
         None => false,
     };
+    let on_mdt = match t.take("on_mdt") {
+        Some(value) if value.flag()? && cached => {
+            return Err(value.wrong("false with cached: data of objects alone are cached"));
+        }
+        Some(value) => value.flag()?,
+        None => false,
+    };
     let check = t.take("check").map(|v| v.duration_above_zero()).transpose()?;
     Ok(FileLoad {
         shared,
         cached,
+        on_mdt,
         names: names.map_or(NAMES, |n| n as u32),
         size: size.unwrap_or(SIZE),
         stripes: stripes.map_or(1, |n| n as u32),

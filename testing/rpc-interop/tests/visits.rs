@@ -15,6 +15,7 @@ use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
     Access, Attributes, End, FileKind, Moved, VisitConfig, VisitError, Visitor, Wire,
 };
+use lustre_wire::ldlm::{LockFlags, LockRequestHead};
 use lustre_wire::mds::{CreateRecord, MdtBody};
 use lustre_wire::{ConnectData, Fid, ImportKind, Layout, Opcode};
 use ptlrpc::{Call, CallError, CallId, ImportConfig};
@@ -126,6 +127,10 @@ fn without_what_may_differ(opcode: Opcode, buffers: &[Vec<u8>]) -> Vec<Vec<u8>> 
             // layout that it has not read; room for a default layout.
             buffers[0].truncate(88);
             buffers[0][4..8].fill(0);
+            // A visitor wants no lock beside (C-66).
+            let mut head = LockRequestHead::parse(LITTLE, &buffers[0]).unwrap();
+            head.flags.remove(LockFlags::INTENT_ONLY);
+            buffers[0] = head.to_bytes(LITTLE);
             let mut record = CreateRecord::parse(LITTLE, &buffers[2]).unwrap();
             record.head.parent_layout_version = 0;
             // A kernel node opens by FID what it has looked up before, may skip a check then, and keeps

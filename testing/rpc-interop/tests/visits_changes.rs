@@ -14,6 +14,7 @@ use lustre_client::visitor::{
     VisitError, Visitor,
 };
 use lustre_wire::fid::{ObjectId, Valid};
+use lustre_wire::ldlm::{LockFlags, LockRequestHead};
 use lustre_wire::mds::{
     CreateRecord, NameRecord, ReintOp, SetattrRecord, SetattrValid, SetxattrRecord,
 };
@@ -104,6 +105,8 @@ fn without_what_may_differ(opcode: Opcode, buffers: &[Vec<u8>]) -> Vec<Vec<u8>> 
         Opcode::LDLM_ENQUEUE => {
             b[0].truncate(88);
             b[0][4..8].fill(0);
+            // A visitor wants no lock beside (C-66).
+            patched::<LockRequestHead>(&mut b[0], |r| r.flags.remove(LockFlags::INTENT_ONLY));
             if b.len() > 4 {
                 patched::<CreateRecord>(&mut b[2], |r| {
                     (r.time, r.head.fid2) = Default::default();

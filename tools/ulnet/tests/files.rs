@@ -319,6 +319,45 @@ fn what_a_user_may_not_do_is_said_in_a_sentence() {
 }
 
 #[test]
+fn files_with_mdt_size_have_their_first_bytes_on_the_metadata_target() {
+    let mut site = Site::new("mdt-size", 44);
+    site.ok(&["mkdir", "/small"]);
+    site.ok(&["setstripe", "/small", "--mdt-size", "64K", "--stripe-count", "2"]);
+    let source = site.scratch.0.join("in");
+    fs::create_dir(&source).unwrap();
+    // On the target alone, up to its border, and behind it.
+    let lens = [0, 1, 5000, 65_536, 65_537, 300_000];
+    for len in lens {
+        fs::write(source.join(len.to_string()), bytes(len, 7)).unwrap();
+    }
+    site.ok(&["cp", "-r", "./in", "/small", "--verify"]);
+    let same = |site: &Site, out: &str| {
+        site.ok(&["cp", "-r", "/small/in", out]);
+        for len in lens {
+            let found = fs::read(site.scratch.0.join(out).join(len.to_string())).unwrap();
+            assert!(found == bytes(len, 7), "{len}: {} bytes", found.len());
+        }
+    };
+    same(&site, "./out");
+    let layout = site.ok(&["getstripe", "/small/in/5000"]);
+    assert!(layout.contains("pattern: mdt") && layout.contains("end: 65536"), "{layout}");
+    let stat = site.ok(&["stat", "/small/in/65537", "--json"]);
+    let stat: serde_json::Value = serde_json::from_str(&stat).unwrap();
+    assert_eq!(stat["size"], 65_537, "{stat}");
+    // What was answered is there after a crash.
+    site.kill();
+    site.start();
+    same(&site, "./again");
+    site.ok(&["truncate", "/small/in/300000", "--size", "1000"]);
+    site.ok(&["cp", "/small/in/300000", "./cut"]);
+    assert!(fs::read(site.scratch.0.join("cut")).unwrap() == bytes(300_000, 7)[..1000]);
+    site.ok(&["cp", "./in/5000", "/alone", "--mdt-size", "128K"]);
+    assert!(site.ok(&["getstripe", "/alone"]).contains("end: 131072"));
+    site.ok(&["rm", "-r", "/small", "/alone"]);
+    site.fails(&["setstripe", "/", "--mdt-size", "1000"], "multiple of 64 KiB");
+}
+
+#[test]
 fn a_directory_is_listed_by_name_unless_the_order_of_the_server_is_asked_for() {
     let site = Site::new("sorted", 35);
     // Enough that no order of hashes is that of the names, with a byte beyond ASCII and one in upper case.

@@ -1,7 +1,7 @@
 //! Cancels and conversions (L-42, L-45).
 
 use lnet_types::{ByteOrder, Errno};
-use lustre_wire::ldlm::{InodeBits, LockFlags, LockReply, LockRequest, Policy};
+use lustre_wire::ldlm::{InodeBits, LockDesc, LockFlags, LockKind, LockReply, LockRequest, Policy};
 use lustre_wire::{BodyFlags, Layout};
 use ptlrpc::{Answer, Bounds, ExportId, Rpc, Served};
 
@@ -67,10 +67,14 @@ impl LockServer {
     ) {
         let lock = Cookie(handle(request, 0));
         let desc = request.desc;
+        // Recorded clients name no kind: the bits stand where those of inode bits do.
+        let bare = desc.kind == LockKind(0);
         let keep = match desc.policy() {
             Some(Policy::Ibits { bits, .. }) => Some(bits),
+            _ if bare => Some(InodeBits::from_bits_retain(desc.policy.start)),
             _ => None,
         };
+        let named = self.space.lock(lock).map_or(0, |lock| lock.client_cookie);
         let converted = match (keep, Mode::of(desc.requested)) {
             (Some(keep), Some(mode)) => {
                 self.space.convert(rpc.now(), holder(served.export), lock, mode, keep)
@@ -86,10 +90,13 @@ impl LockServer {
         if status < 0 {
             return rpc.refuse(served.id, Errno(status.saturating_neg()));
         }
-        let mut desc = self.space.lock(lock).map_or(desc, |lock| lock.desc);
+        let mut desc = match bare {
+            true => LockDesc::default(),
+            false => self.space.lock(lock).map_or(desc, |lock| lock.desc),
+        };
         desc.policy.start = bits.bits();
-        let flags = LockFlags::empty();
-        let reply = LockReply { flags, desc, handle: lock.0, ..LockReply::default() };
+        let (flags, handle) = (LockFlags::empty(), if bare { named } else { lock.0 });
+        let reply = LockReply { flags, desc, handle, ..LockReply::default() };
         let buffers = vec![reply.to_bytes(ByteOrder::Little)];
         rpc.reply(served.id, Answer { status, buffers, ..Answer::default() });
     }

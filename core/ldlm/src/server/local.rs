@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use lnet_types::Errno;
 use lustre_wire::ldlm::{
-    LockDesc, LockFlags, LockKind, LockMode, LockRequest, PolicyWords, ResourceName,
+    InodeBits, LockDesc, LockFlags, LockKind, LockMode, LockRequest, Policy, ResourceName,
 };
 use ptlrpc::{Rpc, Served};
 
@@ -50,22 +50,56 @@ impl LockServer {
         ask: &LocalAsk,
         rpc: &mut Rpc<'_, '_>,
     ) -> Result<(Cookie, bool), Errno> {
-        let (holder, kind) = match ask.removes {
+        let holder = match ask.removes {
             true => (REMOVER, HolderKind::Remover),
             false => (LOCAL, HolderKind::Local),
         };
-        let now = rpc.now();
-        self.space.connect(holder, kind, Duration::ZERO);
-        self.locals += 1;
         let mut flags = LockFlags::NO_EXPANSION;
         flags.set(LockFlags::AST_DISCARD_DATA, ask.discard);
+        let policy = Policy::Extent { start: ask.start, end: ask.end, gid: 0 };
         let desc = LockDesc {
             kind: LockKind::EXTENT,
             resource: ask.resource,
             requested: ask.mode.word(),
             granted: LockMode::NONE,
-            policy: PolicyWords { start: ask.start, end: ask.end, gid: 0, who: 0 },
+            policy: policy.words(),
         };
+        self.take_locally(holder, flags, desc, rpc)
+    }
+
+    /// The same for parts of an inode.
+    ///
+    /// # Errors
+    /// `EINPROGRESS` at a limit of locks.
+    pub fn lock_bits_locally(
+        &mut self,
+        resource: ResourceName,
+        mode: Mode,
+        bits: InodeBits,
+        rpc: &mut Rpc<'_, '_>,
+    ) -> Result<(Cookie, bool), Errno> {
+        let try_bits = InodeBits::empty();
+        let policy = Policy::Ibits { bits, try_bits, gid: 0, initiator: 0 };
+        let desc = LockDesc {
+            kind: LockKind::IBITS,
+            resource,
+            requested: mode.word(),
+            granted: LockMode::NONE,
+            policy: policy.words(),
+        };
+        self.take_locally((LOCAL, HolderKind::Local), LockFlags::empty(), desc, rpc)
+    }
+
+    fn take_locally(
+        &mut self,
+        (holder, kind): (HolderId, HolderKind),
+        flags: LockFlags,
+        desc: LockDesc,
+        rpc: &mut Rpc<'_, '_>,
+    ) -> Result<(Cookie, bool), Errno> {
+        let now = rpc.now();
+        self.space.connect(holder, kind, Duration::ZERO);
+        self.locals += 1;
         let ask = Ask { client_cookie: self.locals, flags, desc, resent: false };
         let made = self.space.enqueue(now, holder, &ask);
         let made = made.map_err(|refusal| Errno(refusal.status().saturating_neg()))?;

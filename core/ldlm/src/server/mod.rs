@@ -10,13 +10,14 @@
 //!
 //! `request.rs` reads requests, `enqueue.rs` has the steps of an enqueue (L-22), `glimpse.rs` those of
 //! a glimpse (L-35), `cancel.rs` cancels and conversions, `callback.rs` callbacks and what their ends
-//! mean (L-55), `local.rs` locks of the server itself, `value.rs` what comes with locks, `view.rs`
-//! what can be seen.
+//! mean (L-55), `intent.rs` locks that go with the result of an intent, `local.rs` locks of the server
+//! itself, `value.rs` what comes with locks, `view.rs` what can be seen.
 
 mod callback;
 mod cancel;
 mod enqueue;
 mod glimpse;
+mod intent;
 mod local;
 mod request;
 mod value;
@@ -36,6 +37,7 @@ use crate::space::{
     self, Config, Effect, HolderId, HolderKind, Io, LockView, Namespace, Touched, Value,
 };
 
+pub use intent::BitsAsk;
 pub use local::LocalAsk;
 pub use request::Request;
 pub use value::Values;

@@ -200,7 +200,11 @@ impl<W: Wire> Visitor<W> {
         }
         let Some(mut turn) = mdt.unwanted.turn() else { return Ok(()) };
         while let Some(handles) = turn.next() {
-            mdt.ask(&self.wire, intent::cancel(&handles)).await?;
+            if let Err(e) = mdt.ask(&self.wire, intent::cancel(&handles)).await {
+                // Those of other files are not lost with it.
+                turn.failed(&handles);
+                return Err(e);
+            }
         }
         Ok(())
     }

@@ -86,8 +86,8 @@ fn ibits(fid: Fid, requested: LockMode, bits: InodeBits) -> LockDesc {
     }
 }
 
-fn lock(desc: LockDesc, cookie: u64) -> Vec<u8> {
-    LockRequest::new(LockFlags::HAS_INTENT, 1, desc, &[cookie]).to_bytes(LITTLE)
+fn lock(desc: LockDesc, cookie: u64, flags: LockFlags) -> Vec<u8> {
+    LockRequest::new(LockFlags::HAS_INTENT | flags, 1, desc, &[cookie]).to_bytes(LITTLE)
 }
 
 /// Opens a file (C-74, C-76). It is repeated to a server that has lost it, until a close ends it
@@ -141,7 +141,8 @@ pub(super) fn open(who: &Identity, open: Open<'_>) -> Call {
         ..record
     };
     let mut buffers = vec![
-        lock(desc, cookie),
+        // A server may give a lock nevertheless (C-66).
+        lock(desc, cookie, LockFlags::INTENT_ONLY),
         intent.to_bytes(LITTLE),
         record.to_bytes(LITTLE),
         Vec::new(),
@@ -192,7 +193,7 @@ pub(super) fn cancel(handles: &[u64]) -> Call {
 /// (C-209).
 pub(super) fn glimpse(fid: Fid, cookie: u64) -> Call {
     let desc = ibits(fid, LockMode::PR, InodeBits::DOM);
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, vec![lock(desc, cookie)]);
+    let mut call = Call::new(Opcode::LDLM_ENQUEUE, vec![lock(desc, cookie, LockFlags::empty())]);
     call.reply_lens = vec![112, 56];
     call
 }
@@ -204,7 +205,7 @@ pub(super) fn layout(fid: Fid, opcode: LayoutOp, range: (u64, u64), cookie: u64)
     let desc = ibits(fid, LockMode::EX, InodeBits::LAYOUT);
     let wanted = LayoutIntent { opcode, flags: 0, start, end };
     let buffers = vec![
-        lock(desc, cookie),
+        lock(desc, cookie, LockFlags::empty()),
         Intent::LAYOUT.to_bytes(LITTLE),
         wanted.to_bytes(LITTLE),
         Vec::new(),

@@ -63,6 +63,16 @@ impl Turn<'_> {
     }
 }
 
+impl Turn<'_> {
+    /// The request for these has failed: they go with the next one.
+    pub(super) fn failed(self, handles: &[u64]) {
+        for handle in handles {
+            // Where there is no room the server wants it back by itself.
+            self.of.put(*handle);
+        }
+    }
+}
+
 /// A caller that is gone in the middle of its turn leaves the rest to the next one.
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
@@ -100,6 +110,17 @@ mod tests {
         drop(unwanted.turn());
         assert!(unwanted.put(2));
         assert_eq!(unwanted.turn().and_then(|mut turn| turn.next()), Some(vec![1, 2]));
+    }
+
+    #[test]
+    fn locks_whose_request_has_failed_go_with_the_next_one() {
+        let unwanted = Unwanted::default();
+        assert!(unwanted.put(1) && unwanted.put(2));
+        let mut turn = unwanted.turn().expect("nothing is under way");
+        let handles = turn.next().expect("two locks");
+        turn.failed(&handles);
+        assert!(unwanted.put(3));
+        assert_eq!(unwanted.turn().and_then(|mut turn| turn.next()), Some(vec![1, 2, 3]));
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! Layouts that a user wants for new files (C-196, C-198 … C-200).
 
 use lnet_types::ByteOrder;
-use lustre_wire::striping::{Magic, Pattern, StripeHead, Stripes, Striping};
+use lustre_wire::striping::{
+    ComponentEntry, CompositeHead, Magic, Pattern, StripeHead, Stripes, Striping,
+};
 use lustre_wire::{Layout as _, Text};
 
 use crate::raid0::{OBJECTS_MAX, STRIPE_UNIT};
 
 /// Any target, or all of them.
 const ANY: u16 = u16::MAX;
+/// Most bytes of a file on its metadata target (C-200).
+const ON_MDT_MAX: u64 = 1 << 30;
 /// Most bytes of the name of a pool.
 const POOL_MAX: usize = 15;
 
@@ -22,6 +26,8 @@ pub struct Wish {
     pub pool: Option<String>,
     /// Index of the first target.
     pub first: Option<u16>,
+    /// Bytes at the front of the file that are on its metadata target (C-182).
+    pub on_mdt: Option<u64>,
 }
 
 /// A wish that no server grants.
@@ -33,6 +39,9 @@ pub enum ParseWishError {
     /// The size of a stripe.
     #[error("stripe size {0}: expected a multiple of 64 KiB below 4 GiB")]
     Size(u64),
+    /// The part on the metadata target.
+    #[error("{0} bytes on the metadata target: expected a multiple of 64 KiB up to 1 GiB")]
+    OnMdt(u64),
     /// The pool.
     #[error("pool '{0}': expected 1 to {POOL_MAX} letters, digits, '-', '_' or '.'")]
     Pool(String),
@@ -79,7 +88,14 @@ impl Wish {
             generation: self.first.unwrap_or(ANY),
             ..StripeHead::default()
         };
-        Ok(Striping::Plain(Stripes { head, pool, objects: Vec::new() }).to_bytes())
+        let stripes = Stripes { head, pool, objects: Vec::new() };
+        match self.on_mdt {
+            None => Ok(Striping::Plain(stripes).to_bytes()),
+            Some(end) if end > 0 && end <= ON_MDT_MAX && end.is_multiple_of(STRIPE_UNIT) => {
+                Ok(behind(end, stripes).to_bytes())
+            }
+            Some(end) => Err(ParseWishError::OnMdt(end)),
+        }
     }
 
     /// The bytes that take the default layout of a directory away.
@@ -92,6 +108,35 @@ impl Wish {
         };
         head.to_bytes(ByteOrder::Little)
     }
+}
+
+/// A layout whose front is on the metadata target, with these stripes behind it (C-196).
+fn behind(end: u64, stripes: Stripes) -> Striping {
+    let head = StripeHead {
+        magic: Magic::V1,
+        pattern: Pattern::MDT,
+        // At most 1 GiB.
+        stripe_size: end as u32,
+        generation: ANY,
+        ..StripeHead::default()
+    };
+    let parts =
+        [(0, end, Stripes { head, pool: None, objects: Vec::new() }), (end, u64::MAX, stripes)];
+    let mut offset = (CompositeHead::LEN + parts.len() * ComponentEntry::LEN) as u32;
+    let components = parts.into_iter().map(|(start, end, stripes)| {
+        let size = Striping::Plain(stripes.clone()).to_bytes().len() as u32;
+        let entry = ComponentEntry { start, end, offset, size, ..ComponentEntry::default() };
+        offset += size;
+        (entry, stripes)
+    });
+    let components: Vec<_> = components.collect();
+    let head = CompositeHead {
+        magic: Magic::COMPOSITE,
+        size: offset,
+        count: components.len() as u16,
+        ..CompositeHead::default()
+    };
+    Striping::Composite(head, components)
 }
 
 fn pool(name: &str) -> Option<Text<16>> {
@@ -124,6 +169,17 @@ mod tests {
             (bytes.len(), &bytes[28..30], &bytes[32..37]),
             (48, &[255; 2][..], &b"fast\0"[..])
         );
+        let wish = Wish { on_mdt: Some(1 << 16), count: Some(1), ..Wish::default() };
+        let Ok(Striping::Composite(head, parts)) = Striping::parse(&wish.bytes().unwrap()) else {
+            panic!("several components")
+        };
+        assert_eq!((head.size, parts.len()), (192, 2));
+        let (entry, here) = &parts[0];
+        assert_eq!((entry.start, entry.end, entry.offset, entry.size), (0, 1 << 16, 128, 32));
+        assert_eq!((here.head.pattern, here.head.stripe_size), (Pattern::MDT, 1 << 16));
+        let (entry, behind) = &parts[1];
+        assert_eq!((entry.start, entry.end, entry.offset), (1 << 16, u64::MAX, 160));
+        assert_eq!((behind.head.pattern, behind.head.stripe_count), (Pattern::RAID0, 1));
         assert_eq!(Wish::none()[24..32], [0, 0, 0, 0, 0, 0, 255, 255]);
     }
 
@@ -136,6 +192,10 @@ mod tests {
         }
         for size in [0, 1000, 4 << 30] {
             assert!(bytes(Wish { size: Some(size), ..Wish::default() }).contains("64 KiB"));
+        }
+        for end in [0, 1000, 2 << 30] {
+            let wish = Wish { on_mdt: Some(end), ..Wish::default() };
+            assert!(bytes(wish).contains("metadata target"));
         }
         for pool in ["", "a/b", "longer-than-fifteen"] {
             let wish = Wish { pool: Some(pool.to_owned()), ..Wish::default() };

@@ -2,7 +2,9 @@
 
 use lustre_wire::Fid;
 use lustre_wire::fid::ObjectId;
-use lustre_wire::striping::{Stripes, Striping};
+use lustre_wire::striping::{Pattern, Stripes, Striping};
+
+use super::part::Part;
 
 /// Upper bits of a mode.
 pub(super) const KIND_MASK: u32 = 0o170_000;
@@ -11,6 +13,8 @@ pub(super) const DIRECTORY: u32 = 0o040_000;
 pub(super) const SYMLINK: u32 = 0o120_000;
 /// First byte of a record.
 const FORMAT: u8 = 1;
+/// First byte of a record that ends with the data of the file.
+const FORMAT_WITH_DATA: u8 = 2;
 
 /// The name of a file: its FID, whose version is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +77,8 @@ pub(super) struct Inode {
     pub(super) layout: Vec<u8>,
     /// The text of a symbolic link.
     pub(super) text: Vec<u8>,
+    /// The data that is here, once there is some (C-220).
+    pub(super) data: Option<Box<Part>>,
 }
 
 /// Takes a number off the front of some bytes.
@@ -110,14 +116,24 @@ impl Inode {
         self.kind() == REGULAR
     }
 
-    /// Whether size and times are with objects.
-    pub(super) fn has_objects(&self) -> bool {
+    /// Whether a file has a place for its bytes.
+    pub(super) fn is_laid_out(&self) -> bool {
         self.is_file() && !self.layout.is_empty()
+    }
+
+    /// Where the part of the file ends that is on this target (C-182); 0: no part of it is.
+    pub(super) fn end_here(&self) -> u64 {
+        if !self.is_laid_out() {
+            return 0;
+        }
+        let Ok(Striping::Composite(_, parts)) = Striping::parse(&self.layout) else { return 0 };
+        let here = parts.iter().filter(|(_, stripes)| stripes.head.pattern == Pattern::MDT);
+        here.map(|(entry, _)| entry.end).max().unwrap_or(0)
     }
 
     /// The objects of a file, with the index of their targets.
     pub(super) fn objects(&self) -> Vec<(u32, ObjectId)> {
-        if !self.has_objects() {
+        if !self.is_laid_out() {
             return Vec::new();
         }
         let of = |stripes: &Stripes| -> Vec<_> {
@@ -133,7 +149,8 @@ impl Inode {
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut out = vec![FORMAT];
+        let format = if self.data.is_some() { FORMAT_WITH_DATA } else { FORMAT };
+        let mut out = vec![format];
         let words = [self.mode, self.uid, self.gid, self.projid, self.nlink, self.rdev];
         out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         let times = [self.mtime, self.atime, self.ctime, self.btime].map(i64::cast_unsigned);
@@ -146,13 +163,15 @@ impl Inode {
             out.extend((bytes.len() as u32).to_le_bytes());
             out.extend_from_slice(bytes);
         }
+        out.extend(self.data.iter().flat_map(|part| part.to_bytes()));
         out
     }
 
     /// The record, if it is one.
     pub(super) fn read(mut bytes: &[u8]) -> Option<Self> {
         let b = &mut bytes;
-        if take::<1>(b)? != [FORMAT] {
+        let [format] = take::<1>(b)?;
+        if format != FORMAT && format != FORMAT_WITH_DATA {
             return None;
         }
         let mut inode = Self::default();
@@ -177,6 +196,9 @@ impl Inode {
         };
         inode.layout = take_bytes(b)?;
         inode.text = take_bytes(b)?;
+        if format == FORMAT_WITH_DATA {
+            inode.data = Some(Box::new(Part::take(b)?));
+        }
         b.is_empty().then_some(inode)
     }
 }
@@ -186,6 +208,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ost::Extents;
+    use crate::store::DataId;
 
     proptest! {
         #[test]
@@ -195,6 +219,7 @@ mod tests {
             parent in any::<Option<(u64, u32)>>(),
             layout: Vec<u8>,
             text: Vec<u8>,
+            data in any::<Option<(u64, u64, u32, u32)>>(),
         ) {
             let [mode, uid, gid, projid, nlink, rdev] = words;
             let [size, blocks, version, time] = longs;
@@ -207,6 +232,11 @@ mod tests {
                 parent: parent.map(|(seq, oid)| Id { seq, oid }),
                 layout,
                 text,
+                data: data.map(|(id, size, from, len)| {
+                    let mut part = Part { id: DataId(id), size, extents: Extents::default() };
+                    part.extents.add(from.into(), u64::from(from) + u64::from(len));
+                    Box::new(part)
+                }),
             };
             prop_assert_eq!(Inode::read(&inode.to_bytes()), Some(inode));
         }

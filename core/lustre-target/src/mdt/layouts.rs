@@ -1,5 +1,6 @@
 //! From a layout that is wished to one with objects (C-100, C-169 … C-175, C-196 … C-200). All components
-//! of a file have their objects from the beginning: there is nothing to be instantiated by writers.
+//! of a file have their objects from the beginning: there is nothing to be instantiated by writers. The
+//! first component may be on this target, without objects (C-182).
 
 use lnet_types::Errno;
 use lustre_wire::Layout;
@@ -25,6 +26,8 @@ pub(super) const COMPONENTS_MAX: usize = 32;
 pub(super) const LAYOUT_MAX: usize = 4096;
 /// Where a file ends that has no end.
 const ENDLESS: u64 = u64::MAX;
+/// Where a component on this target ends at the latest: the usual limit of kernel servers.
+const HERE_MAX: u64 = 1 << 20;
 
 /// Where the bytes of a range are to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ struct Wish {
     start: u64,
     end: u64,
     stripe_size: u32,
+    /// Its data are on this target.
+    here: bool,
     /// 0: as many as are usual.
     count: u16,
     first: Option<u32>,
@@ -49,8 +54,13 @@ pub(super) struct Wished {
 fn part(stripes: Stripes, start: u64, end: u64) -> Result<Wish, Errno> {
     let head = stripes.head;
     let plain = [0, Pattern::RAID0.bits(), DEFAULT_PATTERN];
-    if !plain.contains(&head.pattern.bits()) {
+    let here = head.pattern == Pattern::MDT;
+    if !here && !plain.contains(&head.pattern.bits()) {
         return Err(Errno::EOPNOTSUPP);
+    }
+    // C-200; a plain layout has no end.
+    if here && (start != 0 || end > HERE_MAX) {
+        return Err(Errno::EINVAL);
     }
     if !head.stripe_size.is_multiple_of(STRIPE_UNIT) {
         return Err(Errno::EINVAL);
@@ -68,7 +78,8 @@ fn part(stripes: Stripes, start: u64, end: u64) -> Result<Wish, Errno> {
         return Err(Errno::EOPNOTSUPP);
     }
     let first = (listed.is_empty() && head.generation != ANY).then_some(head.generation.into());
-    Ok(Wish { start, end, stripe_size, count: head.stripe_count, first, listed, pool: stripes })
+    let count = head.stripe_count;
+    Ok(Wish { start, end, stripe_size, here, count, first, listed, pool: stripes })
 }
 
 impl Wished {
@@ -80,6 +91,7 @@ impl Wished {
             start: 0,
             end: ENDLESS,
             stripe_size: STRIPE_SIZE,
+            here: false,
             count: 0,
             first: None,
             listed: Vec::new(),
@@ -137,6 +149,19 @@ impl Wished {
         let mut taken: Vec<StripeObject> = Vec::new();
         let mut parts = Vec::new();
         for wish in &self.parts {
+            if wish.here {
+                let head = StripeHead {
+                    magic: Magic::V1,
+                    pattern: Pattern::MDT,
+                    file_oid: file.oid.into(),
+                    file_seq: file.seq,
+                    stripe_size: u32::try_from(wish.end).unwrap_or(u32::MAX),
+                    stripe_count: 0,
+                    generation: 0,
+                };
+                parts.push((wish, Stripes { head, pool: None, objects: Vec::new() }));
+                continue;
+            }
             let count = match wish.count {
                 ALL => objects.count(),
                 0 if wish.listed.is_empty() => 1,
@@ -208,6 +233,7 @@ pub(super) fn default_of(bytes: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     if let [one] = wished.parts.as_slice()
         && !wished.composite
         && one.count == 0
+        && !one.here
         && one.pool.head.stripe_size == 0
         && one.first.is_none()
         && one.listed.is_empty()

@@ -16,14 +16,20 @@
 //! no rule for objects that were not made. An open is recorded like a change: after a crash its file is kept
 //! for a client that comes back, and its handle goes with a client that does not.
 //!
-//! No lock goes out with an intent (status 301 with the result, C-63, C-88). One metadata target serves a
-//! file system; there is no data on it.
+//! `guard.rs` has the locks: what a request changes is called back from clients that have it cached, and
+//! attributes, layouts, extended attributes and opens come with a lock for clients that want one; where one
+//! can't be had the result comes without (status 301, C-63, C-88). `data.rs` has the data that are here
+//! (C-220). One metadata target serves a file system.
 
 mod access;
+mod data;
+mod guard;
 mod inode;
 mod layouts;
+mod lookup;
 mod objects;
 mod open;
+mod part;
 mod reint;
 mod request;
 mod show;
@@ -32,15 +38,16 @@ mod xattrs;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use ldlm::Cookie;
 use ldlm::server::{LockServer, Values};
 use lnet_types::{ByteOrder, Errno, Instant, IoVec, Prng};
-use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::dir::PAGE_LEN;
 use lustre_wire::fid::{RangeKind, SeqRange, Valid};
-use lustre_wire::ldlm::{Disposition, LockFlags, LockReply};
+use lustre_wire::ldlm::{Disposition, InodeBits, LockReply, LockRequest};
 use lustre_wire::mds::MdtBody;
 use lustre_wire::ost::{Statfs, StatfsState};
-use lustre_wire::{Fid, Layout};
+use lustre_wire::{Layout, Opcode};
 use ptlrpc::{Answer, Direction, ExportId, ImportId, ImportState, Rpc, Served, ServedId};
 
 use crate::journal::{Cx, When};
@@ -49,16 +56,17 @@ use crate::site::Site;
 use crate::store::{Change, Outcome, Store, StoreError, StoreOrder};
 use crate::targets::{Beginning, CallbackFact, Kind};
 
-use access::{EXECUTE, Who};
+use data::{DataWork, is_data};
+use guard::{Beside, Brought, Found, LockedOut};
 use inode::{DIRECTORY, Id, Inode};
 use objects::Objects;
-use request::{Ask, Request};
+use request::Ask;
 use tree::{Edit, SEQUENCES, Tree};
 
 const ORDER: ByteOrder = ByteOrder::Little;
 /// Status of an enqueue that has a result, and no lock.
 const LOCK_ABORTED: i32 = 301;
-/// Largest bulk data: pages of a directory.
+/// Largest bulk data: pages of a directory, data of files.
 const BRW_SIZE: u32 = 1 << 20;
 /// Modifying requests of a client at a time.
 const MOD_RPCS: u16 = 8;
@@ -107,7 +115,13 @@ pub struct Mdt {
     tree: Tree,
     objects: Objects,
     locks: LockServer,
+    /// What waits for locks of this target.
+    locked_out: BTreeMap<Cookie, LockedOut>,
+    /// Locks that come with the replies to opens.
+    brought: BTreeMap<ServedId, Brought>,
     work: BTreeMap<ServedId, Work>,
+    /// Requests for data.
+    data: BTreeMap<ServedId, DataWork>,
     /// Opens that wait for objects.
     waiting: VecDeque<Served>,
     handles: Prng,
@@ -139,7 +153,10 @@ impl Mdt {
             tree,
             objects,
             locks,
+            locked_out: BTreeMap::new(),
+            brought: BTreeMap::new(),
             work: BTreeMap::new(),
+            data: BTreeMap::new(),
             waiting: VecDeque::new(),
             handles: Prng::new(0),
             free: None,
@@ -170,101 +187,6 @@ impl Mdt {
         );
         let changes = edit.finish();
         cx.batch(changes);
-    }
-
-    fn file(&self, fid: Fid) -> Result<(Id, &Inode), Errno> {
-        let id = Id::of(fid).ok_or(Errno::ENOENT)?;
-        Ok((id, self.tree.inode(id).ok_or(Errno::ENOENT)?))
-    }
-
-    /// A directory in which a name is looked up or changed.
-    fn dir(&self, fid: Fid) -> Result<(Id, &Inode), Errno> {
-        let (id, inode) = self.file(fid).map_err(|_| Errno::ESTALE)?;
-        if inode.is_dir() { Ok((id, inode)) } else { Err(Errno::ENOTDIR) }
-    }
-
-    /// A name in a directory.
-    fn find(&self, dir: Fid, name: &[u8], who: &Who) -> Result<(Id, &Inode), Errno> {
-        let (id, inode) = self.dir(dir)?;
-        who.may(inode, EXECUTE)?;
-        if name.len() > 255 {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        let entry = self.tree.lookup(id, name).ok_or(Errno::ENOENT)?;
-        Ok((entry.id, self.tree.inode(entry.id).ok_or(Errno::EIO)?))
-    }
-
-    /// C-31, C-25.
-    fn root(&self, path: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
-        let mut at = Id::ROOT;
-        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            let entry = self.tree.lookup(at, name).ok_or(Errno::ENOENT)?;
-            if entry.kind != DIRECTORY {
-                return Err(Errno::ENOTDIR);
-            }
-            at = entry.id;
-        }
-        let body = MdtBody { fid1: at.fid(), valid: Valid::ID, ..MdtBody::default() };
-        Ok(vec![body.to_bytes(ORDER), Vec::new()])
-    }
-
-    /// Attributes with what is wanted beside, as the buffers of a plain answer (C-56).
-    fn shown(found: (Id, &Inode), asked: &MdtBody) -> Vec<Vec<u8>> {
-        let (body, data) = show::attributes(found.0, found.1, asked);
-        let mut buffers = vec![body.to_bytes(ORDER), data];
-        buffers.resize(6, Vec::new());
-        buffers
-    }
-
-    /// C-57, C-58.
-    fn lookup(&self, asked: &MdtBody, name: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
-        let found = self.find(asked.fid1, name, &Who::from(asked))?;
-        if asked.valid == Valid::ID {
-            let body = MdtBody { fid1: found.0.fid(), valid: Valid::ID, ..MdtBody::default() };
-            return Ok(vec![body.to_bytes(ORDER)]);
-        }
-        Ok(Self::shown(found, asked))
-    }
-
-    /// C-60 … C-65.
-    fn intent(&self, asked: &MdtBody, name: &[u8]) -> (Disposition, Result<Vec<Vec<u8>>, Errno>) {
-        let looked = Disposition::EXECUTED | Disposition::LOOKED_UP;
-        let found = if name.is_empty() {
-            let named = asked.fid2 != Fid::default() && !asked.valid.contains(Valid::CROSSREF);
-            self.file(if named { asked.fid2 } else { asked.fid1 })
-        } else {
-            self.find(asked.fid1, name, &Who::from(asked))
-        };
-        match found {
-            Ok(found) => {
-                let (body, data) = show::attributes(found.0, found.1, asked);
-                let mut buffers = vec![body.to_bytes(ORDER), data];
-                buffers.resize(7, Vec::new());
-                (looked | Disposition::POSITIVE, Ok(buffers))
-            }
-            // A name that does not exist is a result, and no failure (C-64).
-            Err(Errno::ENOENT) if !name.is_empty() => {
-                let mut buffers = vec![MdtBody::default().to_bytes(ORDER)];
-                buffers.resize(7, Vec::new());
-                (looked | Disposition::NEGATIVE, Ok(buffers))
-            }
-            Err(errno) => (Disposition::EXECUTED, Err(errno)),
-        }
-    }
-
-    /// C-41.
-    fn locate(&self, seq: u64) -> Result<Vec<Vec<u8>>, Errno> {
-        let range = if seq == Id::ROOT.seq {
-            SeqRange { start: seq, end: seq + 1, index: 0, flags: RangeKind::MDT }
-        } else if SEQUENCES.contains(&seq) {
-            let (start, end) = (SEQUENCES.start, SEQUENCES.end);
-            SeqRange { start, end, index: 0, flags: RangeKind::MDT }
-        } else {
-            let of = |index: &u32| objects::sequence(*index) == seq;
-            let index = self.objects.indexes().find(of).ok_or(Errno::ENOENT)?;
-            SeqRange { start: seq, end: seq + 1, index, flags: RangeKind::OST }
-        };
-        Ok(vec![range.to_bytes(ORDER)])
     }
 
     /// A sequence for a client; no other gets it, also after a crash (C-38, C-40).
@@ -345,26 +267,36 @@ impl Mdt {
         Answer { buffers: vec![space.to_bytes(ORDER)], ..Answer::default() }
     }
 
-    /// The layout of a file: all of it is there (C-186, C-187).
-    fn layout(&self, fid: Fid) -> (Disposition, Result<Vec<Vec<u8>>, Errno>) {
-        let found = self.file(fid).and_then(|(_, inode)| {
-            if inode.is_file() { Ok(inode.layout.clone()) } else { Err(Errno::EINVAL) }
-        });
-        (Disposition::EXECUTED, found.map(|layout| vec![layout]))
+    /// An answer to an intent: what was found, and a lock of it, if one can be given (C-63).
+    fn of_intent(
+        &mut self,
+        served: &Served,
+        found: Disposition,
+        result: Result<Vec<Vec<u8>>, Errno>,
+        beside: Option<Found>,
+        cx: &mut Cx<'_, '_, '_>,
+    ) -> Answer {
+        let request = served.msg().ok().and_then(|msg| LockRequest::of(&msg, 1).ok());
+        let lock = match (request, beside) {
+            (Some(request), Some(beside)) if result.is_ok() => {
+                self.lock_beside(served, &request, beside, cx)
+            }
+            _ => None,
+        };
+        Self::with_lock(lock, found, result)
     }
 
-    /// An answer to an intent: what was found, and no lock (C-63).
-    fn of_intent(found: Disposition, result: Result<Vec<Vec<u8>>, Errno>) -> Answer {
-        let errno = result.as_ref().err().map_or(0, |errno| errno.negative());
-        let reply = LockReply {
-            flags: LockFlags::HAS_INTENT,
-            policy_res1: found.bits(),
-            policy_res2: i64::from(errno).cast_unsigned(),
-            ..LockReply::default()
-        };
+    /// The same with this lock.
+    fn with_lock(
+        lock: Option<LockReply>,
+        found: Disposition,
+        result: Result<Vec<Vec<u8>>, Errno>,
+    ) -> Answer {
+        let status = if lock.is_some() { 0 } else { LOCK_ABORTED };
+        let reply = guard::reply(lock, found, &result);
         let mut buffers = vec![reply.to_bytes(ORDER)];
         buffers.extend(result.unwrap_or_else(|_| vec![MdtBody::default().to_bytes(ORDER)]));
-        Answer { status: LOCK_ABORTED, buffers, ..Answer::default() }
+        Answer { status, buffers, ..Answer::default() }
     }
 
     /// The same for another request.
@@ -401,17 +333,30 @@ impl Mdt {
     }
 
     fn serve_file(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
+        if is_data(served.opcode) {
+            return self.serve_data(served, cx);
+        }
         let request = match request::read(&served) {
             Ok(Some(request)) => request,
-            Ok(None) => return self.locks.serve(&served, Ok(None), cx.rpc),
+            Ok(None) => {
+                let value = self.lock_value(&served);
+                return self.locks.serve(&served, value, cx.rpc);
+            }
             Err(errno) => return cx.rpc.refuse(served.id, errno),
         };
-        let Request { ask, cancels } = request;
-        if let Some(index) = cancels
-            && let Err(errno) = self.locks.take_back_beside(&served, index, cx.rpc)
-        {
-            return cx.rpc.refuse(served.id, errno);
+        let given_back = match (request.cancels, served.opcode) {
+            (Some(index), _) => self.locks.take_back_beside(&served, index, cx.rpc),
+            (None, Opcode::LDLM_ENQUEUE) => self.locks.begin_intent(&served, cx.rpc).map(|_| ()),
+            (None, _) => Ok(()),
+        };
+        match given_back {
+            Ok(()) => self.guard(served, request, cx),
+            Err(errno) => cx.rpc.refuse(served.id, errno),
         }
+    }
+
+    /// Carries a request out, or refuses it.
+    fn decide(&mut self, served: Served, ask: Ask, cx: &mut Cx<'_, '_, '_>) {
         let id = served.id;
         let answer = match ask {
             Ask::Root(path) => Self::plain(self.root(&path)),
@@ -423,15 +368,22 @@ impl Mdt {
             Ask::Locate(seq) => Self::plain(self.locate(seq)),
             Ask::Intent(body, name) => {
                 let (found, result) = self.intent(&body, &name);
-                Self::of_intent(found, result)
+                let mut bits = InodeBits::UPDATE | InodeBits::PERM;
+                bits.set(InodeBits::LOOKUP, !body.valid.contains(Valid::CROSSREF));
+                let id = self.meant(&body, &name);
+                let id = id.filter(|_| found.contains(Disposition::POSITIVE));
+                let beside = id.map(|id| Found { id, what: Beside::Attributes(bits) });
+                self.of_intent(&served, found, result, beside, cx)
             }
             Ask::Layout(fid) => {
                 let (found, result) = self.layout(fid);
-                Self::of_intent(found, result)
+                let beside = Id::of(fid).map(|id| Found { id, what: Beside::Layout });
+                self.of_intent(&served, found, result, beside, cx)
             }
             Ask::AllXattrs(body) => {
                 let result = self.all_xattrs(&body);
-                Self::of_intent(Disposition::EXECUTED, result)
+                let beside = Id::of(body.fid1).map(|id| Found { id, what: Beside::Xattrs });
+                self.of_intent(&served, Disposition::EXECUTED, result, beside, cx)
             }
             Ask::Statfs => {
                 return self.wait(
@@ -512,7 +464,14 @@ impl Mdt {
         if changes.iter().any(|change| matches!(change, Change::Put(..))) {
             self.measure(cx);
         }
-        cx.commit(served, answer, changes, When::Applied);
+        // What a reply brings beside is no part of its record.
+        let kept = match self.brought.contains_key(&served.id) {
+            true => cx.commit_part(served, answer, changes),
+            false => cx.commit(served, answer, changes, When::Applied),
+        };
+        if !kept {
+            self.bring_nothing(served.id, cx);
+        }
         self.work(cx);
     }
 }
@@ -544,12 +503,16 @@ impl Kind for Mdt {
                 | ConnectFlags::MULTIMODRPCS
                 | ConnectFlags::UMASK
                 | ConnectFlags::SUBTREE
+                | ConnectFlags::SRVLOCK
+                | ConnectFlags::CKSUM
+                | ConnectFlags::SHORTIO
                 | ConnectFlags::JOBSTATS
                 | ConnectFlags::EINPROGRESS
                 | ConnectFlags::BULK_MBITS
                 | ConnectFlags::FLAGS2,
-            flags2: ConnectFlags2::REP_MBITS | ConnectFlags2::LSOM,
-            ibits_known: 0x3f,
+            flags2: ConnectFlags2::REP_MBITS | ConnectFlags2::LSOM | ConnectFlags2::DOM_LVB,
+            ibits_known: 0x7f,
+            cksum_types: ChecksumKinds::CRC32 | ChecksumKinds::ADLER | ChecksumKinds::CRC32C,
             brw_size: BRW_SIZE,
             max_easize: VALUE_MAX,
             maxmodrpcs: MOD_RPCS,
@@ -569,6 +532,7 @@ impl Kind for Mdt {
             self.measure(cx);
         }
         self.serve_file(served, cx);
+        self.unlocked(cx);
     }
 
     fn bulk_done(
@@ -577,6 +541,11 @@ impl Kind for Mdt {
         result: Result<(), Errno>,
         cx: &mut Cx<'_, '_, '_>,
     ) -> bool {
+        if self.data.contains_key(&served) {
+            self.data_moved(served, result, cx);
+            self.unlocked(cx);
+            return true;
+        }
         let Some(Work { stage: Stage::Pages(memory), .. }) = self.work.get(&served) else {
             return false;
         };
@@ -603,6 +572,10 @@ impl Kind for Mdt {
             return;
         }
         let id = ServedId::from(token);
+        if self.data.contains_key(&id) {
+            self.data_stored(id, outcome, cx);
+            return self.unlocked(cx);
+        }
         let Some(Work { replay, stage }) = self.work.remove(&id) else { return };
         match (stage, outcome) {
             (Stage::Space, Ok(Outcome::Space { total, free })) => {
@@ -613,6 +586,12 @@ impl Kind for Mdt {
             (_, Err(e)) => cx.not_stored(id, replay, &e),
             (_, Ok(_)) => cx.rpc.refuse(id, Errno::EIO),
         }
+    }
+
+    fn answer(&mut self, served: ServedId, mut answer: Answer, cx: &mut Cx<'_, '_, '_>) {
+        self.bring(served, &mut answer, cx);
+        cx.rpc.reply(served, answer);
+        self.unlocked(cx);
     }
 
     fn not_applied(&mut self) -> bool {
@@ -629,13 +608,18 @@ impl Kind for Mdt {
         self.drop_opens(cx);
         self.objects.recovered(cx.rpc.now());
         self.work(cx);
+        self.unlocked(cx);
     }
 
     fn left(&mut self, export: ExportId, cx: &mut Cx<'_, '_, '_>) {
+        self.drop_guarded(export, cx);
+        self.drop_data(export, cx);
+        self.brought.retain(|_, brought| brought.export != export);
         self.locks.left(export, cx.rpc);
         self.waiting.retain(|served| served.export != export);
         self.drop_opens(cx);
         self.work(cx);
+        self.unlocked(cx);
     }
 
     fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
@@ -645,7 +629,9 @@ impl Kind for Mdt {
         };
         let now = cx.rpc.now();
         let Some(ended) = self.objects.ended(call, result, now, &self.tree) else {
-            return self.locks.called(call, result, cx.rpc);
+            let taken = self.locks.called(call, result, cx.rpc);
+            self.unlocked(cx);
+            return taken;
         };
         let mut edit = Edit::new(&mut self.tree, cx.last());
         if let Some((index, object, debt)) = ended.paid {
@@ -684,6 +670,7 @@ impl Kind for Mdt {
         self.locks.handle_timeout(cx.rpc, |_, _, _| false);
         self.work(cx);
         self.go_on(cx);
+        self.unlocked(cx);
     }
 
     fn locks(&self) -> Option<&LockServer> {

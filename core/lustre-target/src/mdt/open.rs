@@ -39,6 +39,17 @@ const ATIME_STEP: i64 = 60;
 /// Most links of a file.
 pub(super) const LINKS_MAX: u32 = 65_000;
 
+/// Whether an open makes a file where there is none.
+pub(super) const fn may_create(flags: u32) -> bool {
+    flags & OPEN_CREATE != 0
+}
+
+/// Whether an open gives a file its layout: data need one (C-91).
+pub(super) fn lays_out(flags: u32, inode: &Inode) -> bool {
+    let wanted = flags & OPEN_WRITE != 0 && flags & OPEN_DELAY_CREATE == 0;
+    wanted && inode.is_file() && inode.layout.is_empty()
+}
+
 /// What an open has found or made.
 struct Opened {
     id: Id,
@@ -110,6 +121,7 @@ impl Mdt {
             parent: is_dir.then_some(dir),
             layout: if is_dir { parent.layout.clone() } else { Vec::new() },
             text: Vec::new(),
+            data: None,
         };
         Ok((id, inode))
     }
@@ -258,15 +270,13 @@ impl Mdt {
         }
         if inode.is_file()
             && flags & OPEN_HAS_EA != 0
-            && inode.has_objects()
+            && inode.is_laid_out()
             && !layout.is_empty()
             && flags & OPEN_CREATE == 0
         {
             return Err(Errno::EEXIST.into());
         }
-        // C-91: data need a layout.
-        let lays_out = flags & OPEN_WRITE != 0 && flags & OPEN_DELAY_CREATE == 0;
-        if inode.is_file() && inode.layout.is_empty() && lays_out {
+        if lays_out(flags, &inode) {
             self.has_room()?;
             let dir = Id::of(head.fid1).filter(|dir| self.tree.inode(*dir).is_some());
             (inode.layout, objects) = self.lay_out(id, dir, layout, replays)?;
@@ -308,7 +318,7 @@ impl Mdt {
                 let mut nothing = vec![MdtBody::default().to_bytes(ORDER)];
                 nothing.resize(10, Vec::new());
                 let result = if absent { Ok(nothing) } else { Err(errno) };
-                let answer = Self::of_intent(found, result);
+                let answer = Self::with_lock(None, found, result);
                 Self::unchanged(served, answer, cx);
                 return Ok(());
             }
@@ -353,13 +363,18 @@ impl Mdt {
         let (mut body, data) = show::attributes(id, inode, &asked);
         if found.contains(Disposition::OPENED) {
             body.open_handle = handle;
+            // A layout that is new is not locked with its open.
+            if !makes_layout {
+                let writes = flags & OPEN_WRITE != 0;
+                self.reserve_for_open(served, id, writes, &body, cx);
+            }
         }
         // Inline data: none.
         let mut buffers = vec![body.to_bytes(ORDER), data];
         buffers.resize(5, Vec::new());
         buffers.push(vec![0; 16]);
         buffers.resize(9, Vec::new());
-        let answer = Self::of_intent(found, Ok(buffers));
+        let answer = Self::with_lock(None, found, Ok(buffers));
         self.commit(served, answer, changes, cx);
         Ok(())
     }
@@ -414,7 +429,7 @@ fn keep_times(inode: &mut Inode, record: &SetattrRecord) {
     if has(SetattrValid::ATIME) && record.atime > inode.atime.saturating_add(ATIME_STEP) {
         inode.atime = record.atime;
     }
-    if inode.has_objects() {
+    if inode.is_laid_out() {
         if has(SetattrValid::LSIZE) {
             inode.size = inode.size.max(record.size);
         }

@@ -264,6 +264,7 @@ impl Mdt {
         }
         edit.set_inode(id, inode);
         let changes = edit.finish();
+        self.show_locks(id);
         let body = self.tree.inode(id).map(|inode| show::body(id, inode)).unwrap_or_default();
         Ok((changes, answer(&body, 5)))
     }

@@ -52,10 +52,15 @@ pub(super) fn body(id: Id, inode: &Inode) -> MdtBody {
         max_mdsize: LAYOUT_MAX as u32,
         ..MdtBody::default()
     };
-    // C-52: of a file with objects both are hints, if there are any.
-    body.valid |= match inode.has_objects() {
+    // C-52: of a file with a layout both are hints, if there are any. Of data that is here too (C-53):
+    // a client with a lock may know of more.
+    if let Some(part) = &inode.data {
+        body.size = body.size.max(part.size);
+        body.blocks = body.blocks.max(part.blocks());
+    }
+    body.valid |= match inode.is_laid_out() {
         false => Valid::SIZE | Valid::BLOCKS,
-        true if inode.size != 0 => Valid::LAZYSIZE | Valid::LAZYBLOCKS,
+        true if body.size != 0 => Valid::LAZYSIZE | Valid::LAZYBLOCKS,
         true => Valid::empty(),
     };
     body
@@ -72,7 +77,7 @@ pub(super) fn attributes(id: Id, inode: &Inode, asked: &MdtBody) -> (MdtBody, Ve
         data.push(0);
         data.truncate(room);
         body.valid |= Valid::LINKNAME;
-    } else if inode.has_objects() && wants(Valid::EASIZE) && room > 0 {
+    } else if inode.is_laid_out() && wants(Valid::EASIZE) && room > 0 {
         data.extend_from_slice(&inode.layout);
         body.valid |= Valid::EASIZE;
     } else if inode.is_dir()

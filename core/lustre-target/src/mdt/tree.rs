@@ -396,6 +396,7 @@ impl<'a> Edit<'a> {
         for name in self.tree.xattrs.remove(&id).unwrap_or_default().into_keys() {
             self.delete(key(b'x', id, &name));
         }
+        self.changes.extend(inode.data.iter().map(|part| Change::Cut { data: part.id, from: 0 }));
         self.owe(&inode, Debt::Destroy);
     }
 

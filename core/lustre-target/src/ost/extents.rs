@@ -3,27 +3,27 @@
 use super::request::PAGE;
 
 /// Most ranges that are kept apart: the smallest holes between more of them count as written.
-pub(super) const RANGES_MAX: usize = 16;
+pub(crate) const RANGES_MAX: usize = 16;
 
 /// Ranges of bytes at borders of pages, ascending and apart; behind them there are empty ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Extents([(u64, u64); RANGES_MAX]);
+pub(crate) struct Extents([(u64, u64); RANGES_MAX]);
 
 impl Extents {
     /// Those of an object of this size without holes.
-    pub(super) fn whole(size: u64) -> Self {
+    pub(crate) fn whole(size: u64) -> Self {
         let mut all = Self::default();
         all.add(0, size);
         all
     }
 
     /// The ranges: their first byte, and the one behind their last.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().copied().filter(|(from, to)| from < to)
     }
 
     /// Takes a range in, whose end is not near that of numbers.
-    pub(super) fn add(&mut self, from: u64, to: u64) {
+    pub(crate) fn add(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
         }
@@ -54,7 +54,7 @@ impl Extents {
     }
 
     /// What lies at and behind `size` is gone.
-    pub(super) fn cut(&mut self, size: u64) {
+    pub(crate) fn cut(&mut self, size: u64) {
         let end = size.next_multiple_of(PAGE);
         for range in &mut self.0 {
             *range = if range.0 < end { (range.0, range.1.min(end)) } else { (0, 0) };
@@ -62,7 +62,7 @@ impl Extents {
     }
 
     /// Blocks of 512 bytes.
-    pub(super) fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         self.iter().map(|(from, to)| (to - from) / 512).sum()
     }
 }

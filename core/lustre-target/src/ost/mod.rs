@@ -44,12 +44,15 @@ use crate::lock_server;
 use crate::store::{DATA_END, Outcome, Source, Space, StoreError, StoreOrder};
 use crate::targets::{Beginning, CallbackFact, Kind};
 
+pub(crate) use extents::{Extents, RANGES_MAX as EXTENTS_MAX};
+pub(crate) use request::{Ask as DataAsk, PAGE, Refusal, Request as DataRequest, read_at};
+
 use create::Removal;
 use grants::Grants;
 use name::{Name, last_key};
 use object::Object;
 use plan::Plan;
-use request::{Ask, Refusal, Request};
+use request::{Ask, Request};
 
 /// The largest data request, bytes.
 const BRW_SIZE: u32 = 16 << 20;

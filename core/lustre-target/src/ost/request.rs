@@ -14,7 +14,7 @@ pub(super) const RANGES_MAX: usize = 16_384;
 /// Most bytes inside of a message.
 pub(super) const INLINE_MAX: u64 = 16 << 10;
 /// Ranges begin and end on borders of so many bytes, but for the first and the last.
-pub(super) const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// Operations whose first buffer is the attributes of an object.
 const OF_OBJECTS: [Opcode; 8] = [
@@ -30,17 +30,17 @@ const OF_OBJECTS: [Opcode; 8] = [
 
 /// Ranges of an object that are read or written.
 #[derive(Clone, Debug)]
-pub(super) struct Ranges {
-    pub(super) list: Vec<Niobuf>,
+pub(crate) struct Ranges {
+    pub(crate) list: Vec<Niobuf>,
     /// Bytes of all.
-    pub(super) len: u64,
+    pub(crate) len: u64,
     /// The data is inside of the messages.
-    pub(super) inline: bool,
+    pub(crate) inline: bool,
 }
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     GetAttr,
     SetAttr,
     Punch,
@@ -62,16 +62,16 @@ pub(super) enum Ask {
 
 /// A request.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub(super) body: Obdo,
+pub(crate) struct Request {
+    pub(crate) body: Obdo,
     /// Its object, or the sequence of one; of no meaning if the request names none.
     pub(super) name: Name,
-    pub(super) ask: Ask,
+    pub(crate) ask: Ask,
 }
 
 /// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     Errno(Errno),
     /// No answer at all.
     Drop,
@@ -79,12 +79,12 @@ pub(super) enum Refusal {
 
 impl Ranges {
     /// Whether the server takes the lock.
-    pub(super) fn server_locks(&self) -> bool {
+    pub(crate) fn server_locks(&self) -> bool {
         self.list.iter().all(|range| range.flags.contains(NiobufFlags::SRVLOCK))
     }
 
     /// From the first byte to behind the last.
-    pub(super) fn span(&self) -> (u64, u64) {
+    pub(crate) fn span(&self) -> (u64, u64) {
         let start = self.list.first().map_or(0, |range| range.offset);
         let end = self.list.last().map_or(0, |range| range.offset + u64::from(range.len));
         (start, end)
@@ -93,7 +93,7 @@ impl Ranges {
 
 impl Request {
     /// How the data of a request is summed up, if it is to be (L-94).
-    pub(super) fn checksum(&self) -> Option<Checksum> {
+    pub(crate) fn checksum(&self) -> Option<Checksum> {
         let wanted = self.body.valid.contains(Valid::CKSUM);
         let flagged = self.body.valid.contains(Valid::FLAGS);
         let number = if flagged { self.body.flags.checksum() } else { 0 };
@@ -101,14 +101,18 @@ impl Request {
     }
 
     /// Whether a flag is set, and valid.
-    pub(super) fn has(&self, flag: ObdoFlags) -> bool {
+    pub(crate) fn has(&self, flag: ObdoFlags) -> bool {
         self.body.valid.contains(Valid::FLAGS) && self.body.flags.contains(flag)
     }
 }
 
 /// Reads a request that came to a portal.
 pub(super) fn read(opcode: Opcode, msg: &Msg<'_>, portal: u32) -> Result<Request, Refusal> {
-    let io = portal == Portal::OST_IO.0;
+    read_at(opcode, msg, portal == Portal::OST_IO.0)
+}
+
+/// Reads a request. `io`: it came to a portal of data, which metadata targets have as well (C-220).
+pub(crate) fn read_at(opcode: Opcode, msg: &Msg<'_>, io: bool) -> Result<Request, Refusal> {
     parse(opcode, msg, io).map_err(|errno| {
         // L-76: at this portal there is no answer to what can't be queued.
         let malformed = errno == Errno::EPROTO || errno == Errno::EFAULT;

@@ -148,10 +148,16 @@ fn play(name: &str, dir: (&str, Fid)) -> (BTreeMap<String, (usize, usize)>, Vec<
     let mut buffers = root.create(ROOT, dir.0, 1, 0o040_755, b"");
     buffers[0][56..72].copy_from_slice(&dir.1.to_bytes(LITTLE));
     bench.reint(root, buffers).unwrap();
-    let mut clients: BTreeMap<Nid, Client> = BTreeMap::new();
+    let recording = recorded(name, &METADATA);
+    let nids: BTreeSet<Nid> = recording.iter().map(|pair| pair.client).collect();
+    let names: Vec<String> = nids.iter().map(ToString::to_string).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // Their locks are given back when they are wanted.
+    let made = bench.caching(&names);
+    let clients: BTreeMap<Nid, Client> = nids.into_iter().zip(made).collect();
     let mut handles: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut table, mut odd) = (BTreeMap::new(), Vec::new());
-    for Pair { frame, client, portal, request, reply, bulk } in recorded(name, &METADATA) {
+    for Pair { frame, client, portal, request, reply, bulk } in recording {
         let (asked, said) = (Msg::parse(&request).unwrap(), Msg::parse(&reply).unwrap());
         let opcode = asked.body().unwrap().opcode;
         let intent = opcode == Opcode::LDLM_ENQUEUE;
@@ -168,14 +174,7 @@ fn play(name: &str, dir: (&str, Fid)) -> (BTreeMap<String, (usize, usize)>, Vec<
         if !(played.contains(&opcode) || is_intent) {
             continue;
         }
-        let client = match clients.get(&client) {
-            Some(client) => *client,
-            None => {
-                let made = bench.client(&client.to_string(), 0);
-                clients.insert(client, made);
-                made
-            }
-        };
+        let client = clients[&client];
         let mut buffers: Vec<Vec<u8>> =
             asked.buffers().iter().skip(1).map(|buffer| renamed(buffer)).collect();
         if opcode == Opcode::MDS_CLOSE {

@@ -1,11 +1,16 @@
 //! A file system in one world: management, metadata and object targets on one request layer, and clients
 //! that make requests as they go over the wire, in virtual time. `names.rs` has names and attributes,
-//! `files.rs` opens, layouts and objects, `captures.rs` plays recorded clients, `recovery.rs` what is left when the server dies, `storm.rs` all of it at random against a model.
+//! `files.rs` opens, layouts and objects, `data.rs` data on the target, `locks.rs` what clients may cache,
+//! `captures.rs`, `mounts.rs` and `conversation.rs` play recorded clients, `recovery.rs` has what is left
+//! when the server dies, `storm.rs` all of it at random against a model.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
 mod captures;
+mod conversation;
+mod data;
 mod files;
+mod locks;
 mod mounts;
 mod names;
 mod recovery;
@@ -13,7 +18,7 @@ mod storm;
 
 use core::any::Any;
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use lnet::upper::{Below, Upper, UpperId};
 use lnet::{Event as LnetEvent, Report};
@@ -37,8 +42,8 @@ use lustre_wire::striping::{Stripes, Striping};
 use lustre_wire::{Fid, ImportKind, Layout, Opcode, Portal};
 use ptlrpc::world::World;
 use ptlrpc::{
-    Call, CallError, CallId, Config, Direction, Event, ImportConfig, ImportId, Past, Ptlrpc, Reply,
-    ServiceConfig, TargetConfig, Tunables,
+    Answer, Call, CallError, CallId, Config, Direction, Event, ImportConfig, ImportId, Past,
+    Ptlrpc, Reply, Served, ServiceConfig, TargetConfig, Tunables,
 };
 
 const LITTLE: ByteOrder = ByteOrder::Little;
@@ -57,6 +62,14 @@ struct Party {
     ended: BTreeMap<CallId, Result<Reply, CallError>>,
     /// New answers to opens that were repeated.
     replayed: Vec<CallId>,
+    /// Locks that its clients were called back for, and the operations.
+    called: Vec<(ImportId, Opcode, LockRequest)>,
+    /// Its clients keep locks that they are called back for.
+    keeps: bool,
+    /// What they say of sizes, by their name of the lock.
+    sizes: BTreeMap<u64, VecDeque<Vec<u8>>>,
+    /// Locks that they keep although they were called back.
+    kept: Vec<(ImportId, u64)>,
 }
 
 impl Party {
@@ -68,12 +81,48 @@ impl Party {
                         self.ended.insert(call, result);
                     }
                     Some(Event::Replayed { call, .. }) => self.replayed.push(call),
+                    Some(Event::Served(served)) => self.called_back(*served, below),
                     _ => {}
                 }
             }
             assert_eq!(self.targets.poll(&mut self.ptlrpc.rpc(below)), None);
             if !self.ptlrpc.has_event() {
                 return;
+            }
+        }
+    }
+}
+
+impl Party {
+    /// A server wants a lock back.
+    fn called_back(&mut self, served: Served, below: &mut Below<'_>) {
+        let Some(import) = served.import else { return };
+        let rpc = &mut self.ptlrpc.rpc(below);
+        let request = LockRequest::of(&served.msg().unwrap(), 1).unwrap();
+        let mut answer = Answer::default();
+        match served.opcode {
+            Opcode::LDLM_BL_CALLBACK if self.keeps => self.kept.push((import, request.handles[1])),
+            Opcode::LDLM_BL_CALLBACK => {
+                rpc.call(import, cancel(request.handles[1])).unwrap();
+            }
+            Opcode::LDLM_GL_CALLBACK => {
+                let sizes = self.sizes.get_mut(&request.handles[0]);
+                answer.buffers.extend(sizes.and_then(VecDeque::pop_front));
+            }
+            _ => {}
+        }
+        rpc.reply(served.id, answer);
+        self.called.push((import, served.opcode, request));
+    }
+
+    /// Gives back locks that were called back, but for these.
+    fn give_back_but(&mut self, kept: &[u64], below: &mut Below<'_>) {
+        for (import, handle) in core::mem::take(&mut self.kept) {
+            match kept.contains(&handle) {
+                true => self.kept.push((import, handle)),
+                false => {
+                    self.ptlrpc.rpc(below).call(import, cancel(handle)).unwrap();
+                }
             }
         }
     }
@@ -101,7 +150,16 @@ impl Upper for Party {
 fn party(seed: u64) -> Party {
     let wall = Duration::from_secs(1_795_000_000 + seed * 1000);
     let ptlrpc = Ptlrpc::new(Config { seed, wall, tunables: Tunables::default() });
-    Party { ptlrpc, targets: Targets::default(), ended: BTreeMap::new(), replayed: Vec::new() }
+    Party {
+        ptlrpc,
+        targets: Targets::default(),
+        ended: BTreeMap::new(),
+        replayed: Vec::new(),
+        called: Vec::new(),
+        keeps: false,
+        sizes: BTreeMap::new(),
+        kept: Vec::new(),
+    }
 }
 
 fn osts(count: u32) -> impl Iterator<Item = String> {
@@ -162,7 +220,7 @@ impl Bench {
             (Portal::OST_IO, Portal::OSC_REPLY, Portal::OST_BULK),
             (Portal::OST_CREATE, Portal::OSC_REPLY, Portal::OST_BULK),
             (Portal::MDS_REQUEST, Portal::MDC_REPLY, Portal::MDS_BULK),
-            (Portal::MDS_IO, Portal::MDC_REPLY, Portal::MDS_BULK),
+            (Portal::MDS_IO, Portal::MDC_REPLY, Portal::OST_BULK),
             (Portal::MDS_READPAGE, Portal::MDC_REPLY, Portal::MDS_BULK),
             (Portal::FLD, Portal::MDC_REPLY, Portal::MDS_BULK),
             (Portal::SEQ_METADATA, Portal::MDC_REPLY, Portal::MDS_BULK),
@@ -248,6 +306,20 @@ impl Bench {
     fn client(&mut self, name: &str, uid: u32) -> Client {
         self.seeds += 1;
         let upper = self.world.add(Box::new(party(self.seeds)));
+        self.client_on(upper, name, uid)
+    }
+
+    /// Clients that are called back for their locks: they have one portal of callbacks.
+    fn caching(&mut self, names: &[&str]) -> Vec<Client> {
+        self.seeds += 1;
+        let upper = self.world.add(Box::new(party(self.seeds)));
+        let (request, reply) = (Portal::LDLM_CALLBACK.0, Portal::LDLM_CALLBACK_REPLY.0);
+        let service = ServiceConfig::new("callbacks", request, reply, Portal::OST_BULK.0);
+        self.party(upper, |party, below| party.ptlrpc.rpc(below).serve(service).unwrap());
+        names.iter().map(|name| self.client_on(upper, name, 0)).collect()
+    }
+
+    fn client_on(&mut self, upper: UpperId, name: &str, uid: u32) -> Client {
         let mdt = self.import(upper, ImportKind::Mdc, MDT, name);
         let client = Client { upper, mdt, seq: 0, uid };
         let buffers = vec![SeqOp::META.to_bytes(LITTLE), SeqRange::default().to_bytes(LITTLE)];
@@ -355,14 +427,25 @@ fn wanted() -> ConnectData {
             | ConnectFlags::MULTIMODRPCS
             | ConnectFlags::UMASK
             | ConnectFlags::XATTR
+            | ConnectFlags::LAYOUTLOCK
+            | ConnectFlags::LVB_TYPE
+            | ConnectFlags::SRVLOCK
+            | ConnectFlags::SHORTIO
+            | ConnectFlags::CANCELSET
             | ConnectFlags::BULK_MBITS
             | ConnectFlags::FLAGS2,
         flags2: ConnectFlags2::REP_MBITS,
-        ibits_known: 0x3f,
+        ibits_known: 0x7f,
         brw_size: 1 << 20,
         maxmodrpcs: 8,
         ..ConnectData::default()
     }
+}
+
+/// A lock is given back.
+fn cancel(handle: u64) -> Call {
+    let request = LockRequest::new(LockFlags::empty(), 1, LockDesc::default(), &[handle]);
+    Call::new(Opcode::LDLM_CANCEL, vec![request.to_bytes(LITTLE)])
 }
 
 fn text(name: &str) -> Vec<u8> {
@@ -516,7 +599,8 @@ impl Client {
             requested: LockMode::CR,
             ..LockDesc::default()
         };
-        let lock = LockRequest::new(LockFlags::HAS_INTENT, 1, desc, &[7]);
+        let flags = LockFlags::HAS_INTENT | LockFlags::INTENT_ONLY;
+        let lock = LockRequest::new(flags, 1, desc, &[7]);
         let intent = Intent::OPEN | Intent::CREAT;
         let mut buffers = vec![
             lock.to_bytes(LITTLE),

@@ -140,9 +140,15 @@ impl Mount {
             let (ours, theirs) = (format!("{ours:?}"), format!("{theirs:?}"));
             if ours == theirs { Ok(()) } else { Err(format!("{what}: {ours}, recorded {theirs}")) }
         };
-        // No lock comes with an intent of ours.
-        if !intent {
-            same("status", &ours.body().unwrap().status, &said.body().unwrap().status)?;
+        same("status", &ours.body().unwrap().status, &said.body().unwrap().status)?;
+        if intent {
+            let [mine, theirs] = [ours, said].map(|msg| msg.get::<LockReply>(1).unwrap());
+            self.locks.insert(theirs.handle, mine.handle);
+            let shown = |lock: &LockReply| {
+                let desc = lock.desc;
+                (lock.flags, desc.resource, desc.granted, desc.policy.start)
+            };
+            same("lock beside", &shown(&mine), &shown(&theirs))?;
         }
         match opcode {
             Opcode::LDLM_ENQUEUE if !intent => {

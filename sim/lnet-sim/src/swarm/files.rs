@@ -85,13 +85,14 @@ fn loads(scene: &mut Scene, seed: u64, rng: &mut Prng) {
         let stripes = 1 + rng.below(4);
         let shared = rng.one_in(3);
         let cached = !shared && caches.one_in(3);
+        let on_mdt = !cached && caches.one_in(3);
         let (window, think) = match start {
             0 => (1 + rng.below(2), ["50ms", "300ms", "2s"][rng.below(3) as usize]),
             _ => (1, "1s"),
         };
         scene.line(&format!(
             "\n[[workload]]\nkind = \"files\"\nfrom = {from}\nto = \"lfs-MDT0000_UUID\"\n\
-             names = {names}\nsize = \"{size}\"\nstripes = {stripes}\nshared = {shared}\ncached = {cached}\nwindow = {window}\n\
+             names = {names}\nsize = \"{size}\"\nstripes = {stripes}\nshared = {shared}\ncached = {cached}\non_mdt = {on_mdt}\nwindow = {window}\n\
              think = \"{think}\"\nstart = \"{start}s\"\nuntil = \"{until}s\"\ncheck = \"{check}s\""
         ));
     }

@@ -35,6 +35,7 @@ pub(super) struct Get {
     Examples:\n  \
     ulnet lustre setstripe 10.0.0.1@tcp:/lfs/data --stripe-count 4\n  \
     ulnet lustre setstripe /data/new --stripe-size 1M --pool fast\n  \
+    ulnet lustre setstripe /data/small --mdt-size 64K\n  \
     ulnet lustre setstripe /data --delete"
 )]
 pub(super) struct Set {
@@ -53,8 +54,15 @@ pub(super) struct Set {
     /// Index of the first target
     #[arg(short = 'i', long, value_name = "INDEX")]
     stripe_index: Option<u16>,
+    /// Bytes at the front of a file that are on the metadata target
+    #[arg(short = 'L', long, value_name = "BYTES")]
+    mdt_size: Option<Bytes>,
     /// Take the layout of a directory away
-    #[arg(short, long, conflicts_with_all = ["stripe_count", "stripe_size", "pool", "stripe_index"])]
+    #[arg(
+        short,
+        long,
+        conflicts_with_all = ["stripe_count", "stripe_size", "pool", "stripe_index", "mdt_size"]
+    )]
     delete: bool,
     #[command(flatten)]
     visit: Visit,
@@ -177,12 +185,14 @@ pub(super) fn get(options: &Get) -> Result<bool> {
 /// # Errors
 /// A layout that no server takes, a file that exists, and as [`super::with`].
 pub(super) fn set(options: &Set) -> Result<bool> {
-    let Set { place, stripe_count, stripe_size, pool, stripe_index, delete, visit } = options;
+    let Set { place, stripe_count, stripe_size, pool, stripe_index, mdt_size, delete, visit } =
+        options;
     let wish = Wish {
         count: *stripe_count,
         size: stripe_size.map(|bytes| bytes.0),
         pool: pool.clone(),
         first: *stripe_index,
+        on_mdt: mdt_size.map(|bytes| bytes.0),
     };
     let bytes = if *delete { Wish::none() } else { wish.bytes()? };
     if bytes.is_empty() {

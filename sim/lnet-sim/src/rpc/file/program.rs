@@ -21,7 +21,7 @@ use super::op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath};
 use super::seen::{Dump, FileFailure, FileSeen};
 use super::visits::{VisitNo, Visits};
 use super::wire::SimWire;
-use super::work::{Desk, failure};
+use super::work::{Desk, Spread, failure};
 
 /// A program that could not do something rests at least so long.
 const REST: Duration = Duration::from_millis(500);
@@ -114,7 +114,7 @@ pub(in crate::rpc) struct Filing {
 async fn visit(
     wire: Channel,
     config: VisitConfig,
-    (base, stripes): (Vec<u8>, u32),
+    (base, spread): (Vec<u8>, Spread),
     cached: Option<Vec<(u32, String, Vec<Nid>)>>,
     broken: Broken,
 ) {
@@ -124,7 +124,7 @@ async fn visit(
         Err(e) => return wire.result(Report::Stayed(failure(&e))),
     };
     let cache = cached.map(|targets| Cache::new(wire.clone(), &client, targets));
-    let mut desk = Desk { visitor: &visitor, base, stripes, open: BTreeMap::new(), cache };
+    let mut desk = Desk { visitor: &visitor, base, spread, open: BTreeMap::new(), cache };
     loop {
         match wire.task().await {
             Task::Do(op) => {
@@ -410,7 +410,8 @@ impl Filing {
             seed: self.rng.next_u64(),
         };
         let wire = Channel::new();
-        let place = (tree.clone().into_bytes(), files.stripes);
+        let spread = Spread { stripes: files.stripes, on_mdt: files.on_mdt };
+        let place = (tree.clone().into_bytes(), spread);
         // A check looks as another client, which has no cache.
         let caches = files.cached && !program.checks;
         let cached = caches.then(|| {

@@ -59,7 +59,7 @@ pub(in crate::rpc) fn services(scenario: &Scenario) -> Vec<Service> {
         ("target_io", objects(Portal::OST_IO), LARGE),
         ("target_create", objects(Portal::OST_CREATE), SMALL),
         ("mds", names(Portal::MDS_REQUEST), LARGE),
-        ("mds_io", names(Portal::MDS_IO), LARGE),
+        ("mds_io", [Portal::MDS_IO, Portal::MDC_REPLY, Portal::OST_BULK], LARGE),
         ("mds_readpage", names(Portal::MDS_READPAGE), SMALL),
         ("fld", names(Portal::FLD), SMALL),
         ("sequence", names(Portal::SEQ_METADATA), SMALL),

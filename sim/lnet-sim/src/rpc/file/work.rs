@@ -19,12 +19,23 @@ const READ_MAX: u64 = 1 << 30;
 pub(super) const FILE_MODE: u32 = 0o644;
 pub(super) const DIR_MODE: u32 = 0o755;
 
+/// How new files are spread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spread {
+    /// Objects.
+    pub(super) stripes: u32,
+    /// The first bytes are on the metadata target.
+    pub(super) on_mdt: bool,
+}
+
+/// Bytes of a stripe, and of the part of a file that is on the metadata target.
+const STRIPE: u64 = 64 << 10;
+
 /// A program's side of a visit: where it works, and the files that it has open.
 pub(super) struct Desk<'a, W: ObjectWire> {
     pub(super) visitor: &'a Visitor<W>,
     pub(super) base: Vec<u8>,
-    /// Objects of a new file.
-    pub(super) stripes: u32,
+    pub(super) spread: Spread,
     pub(super) open: BTreeMap<u8, OpenFile>,
     /// The data of files goes through it.
     pub(super) cache: Option<Cache<W>>,
@@ -73,8 +84,10 @@ impl<W: ObjectWire> Desk<'_, W> {
     }
 
     fn layout(&self) -> Vec<u8> {
-        let count = Some(self.stripes.cast_signed()).filter(|count| *count > 1);
-        let wish = Wish { count, size: count.map(|_| 64 << 10), ..Wish::default() };
+        let Spread { stripes, on_mdt } = self.spread;
+        let count = Some(stripes.cast_signed()).filter(|count| *count > 1);
+        let on_mdt = on_mdt.then_some(STRIPE);
+        let wish = Wish { count, size: count.map(|_| STRIPE), on_mdt, ..Wish::default() };
         // The numbers are such as a wish takes.
         wish.bytes().unwrap_or_default()
     }

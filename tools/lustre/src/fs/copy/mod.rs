@@ -73,6 +73,9 @@ pub(super) struct Options {
     /// Pool of targets for each new file
     #[arg(long)]
     pool: Option<String>,
+    /// Bytes at the front of each new file that are on the metadata target
+    #[arg(long, value_name = "BYTES")]
+    mdt_size: Option<Bytes>,
     #[command(flatten)]
     visit: Visit,
 }
@@ -140,6 +143,7 @@ pub(super) fn run(options: &Options) -> Result<Status> {
         size: options.stripe_size.map(|bytes| bytes.0),
         pool: options.pool.clone(),
         first: None,
+        on_mdt: options.mdt_size.map(|bytes| bytes.0),
     };
     let (layout, way) = (wish.bytes()?, way(sides)?);
     let (place, access) = match &way {
