@@ -319,6 +319,20 @@ fn what_a_user_may_not_do_is_said_in_a_sentence() {
 }
 
 #[test]
+fn reader_that_has_read_enough_ends_no_command_in_the_middle() {
+    let site = Site::new("enough", 45);
+    site.ok(&["mkdir", "-p", "/d/e"]);
+    for words in [&["ls", "-l", "/"][..], &["getstripe", "/d", "--json"], &["stat", "/d"]] {
+        let mut command = site.command(words);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let done = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!((done.status.code(), err.as_str()), (Some(0), ""), "{words:?}");
+    }
+}
+
+#[test]
 fn files_with_mdt_size_have_their_first_bytes_on_the_metadata_target() {
     let mut site = Site::new("mdt-size", 44);
     site.ok(&["mkdir", "/small"]);

@@ -2,6 +2,16 @@
 //! as a visitor: no lock is kept; what was opened is closed and the connections are ended, also after
 //! Ctrl-C. Commands that only read ask servers not to be let change anything.
 
+/// As that of the standard library, but for a reader that has gone.
+macro_rules! println {
+    () => {
+        $crate::fs::lines::line(format_args!(""))
+    };
+    ($($text:tt)*) => {
+        $crate::fs::lines::line(format_args!($($text)*))
+    };
+}
+
 mod bytes;
 mod cat;
 mod change;
@@ -10,6 +20,7 @@ mod copy;
 mod df;
 mod du;
 pub(crate) mod find;
+mod lines;
 mod ln;
 mod ls;
 mod mkdir;
@@ -168,7 +179,9 @@ pub(crate) fn run(options: &Options) -> Result<Status> {
         Verb::Setstripe(options) => stripe::set(options),
         Verb::Check(options) => check::run(options),
     };
-    whole.map(Status::of)
+    let whole = whole?;
+    lines::finish()?;
+    Ok(Status::of(whole))
 }
 
 /// The place of a command line, with the file system of the variable before a bare path.
@@ -257,8 +270,11 @@ impl Stop {
     }
 
     /// # Errors
-    /// The user wants it.
+    /// The user wants it, or reads no more.
     fn check(&self) -> Result<()> {
+        if lines::are_unread() {
+            bail!("standard output is closed");
+        }
         if self.0.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) }
     }
 }
