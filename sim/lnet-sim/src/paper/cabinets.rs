@@ -162,9 +162,9 @@ impl CabinetSize {
         Self { clients: 3611, routers: 32, servers: 8, targets: 32, file_systems: 1 };
 
     /// Names for which clients compete, on each target: one in twenty clients holds a lock that another
-    /// wants.
+    /// wants, in each file system.
     fn names(self) -> u32 {
-        (self.clients * 3 / self.all_targets()).max(1)
+        (self.clients * 3 / self.targets).max(1)
     }
 
     /// Targets of all file systems.
@@ -206,6 +206,8 @@ pub fn cabinets(event: &CabinetEvent, arm: &Arm, size: CabinetSize) -> Result<Sc
         .collect::<Result<Vec<_>, _>>()?;
     let targets: Vec<String> = (0..size.all_targets()).map(|n| format!("\"ost-{n}\"")).collect();
     changes.push(Change::new("workload.0.names", &size.names().to_string())?);
+    // Each file system is used as one alone is.
+    changes.push(Change::new("workload.0.window", &size.file_systems.to_string())?);
     changes.push(Change::new("workload.0.to", &format!("[{}]", targets.join(", ")))?);
     let count = |name: &str, n| (name.to_owned(), n);
     let counts = [

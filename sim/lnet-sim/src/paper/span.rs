@@ -13,7 +13,7 @@ const ARM: &str = "C";
 const EVENT: &str = "two quiesces";
 
 /// What the rows begin with: so small that the span is far from what requests' deadlines allow at most.
-const BASE: CabinetSize = CabinetSize { clients: 16, targets: 2, ..CabinetSize::TENTH };
+const BASE: CabinetSize = CabinetSize { clients: 8, targets: 2, ..CabinetSize::TENTH };
 
 /// A site, played with some seeds.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ impl fmt::Display for SpanRow {
 
 /// The sites: the first, and each number raised alone.
 fn sites() -> Vec<(Option<&'static str>, CabinetSize)> {
-    let clients = [60, 150, 355].map(|clients| CabinetSize { clients, ..BASE });
+    let clients = [16, 60, 150, 355].map(|clients| CabinetSize { clients, ..BASE });
     let targets = [4, 8, 16].map(|targets| CabinetSize { targets, ..BASE });
     let file_systems = [2, 4].map(|file_systems| CabinetSize { file_systems, ..BASE });
     let raised: [(_, &[CabinetSize]); 3] =
@@ -149,11 +149,11 @@ mod tests {
     fn pa130_span_rises_with_clients_targets_and_file_systems() {
         let sizes = [
             (None, BASE),
-            (Some("clients"), CabinetSize { clients: 60, ..BASE }),
-            (Some("targets"), CabinetSize { targets: 8, ..BASE }),
-            (Some("file systems"), CabinetSize { file_systems: 4, ..BASE }),
+            (Some("clients"), CabinetSize { clients: 16, ..BASE }),
+            (Some("targets"), CabinetSize { targets: 4, ..BASE }),
+            (Some("file systems"), CabinetSize { file_systems: 2, ..BASE }),
         ];
-        let rows = sizes.map(|(raised, size)| span_row(raised, size, 6).unwrap());
+        let rows = sizes.map(|(raised, size)| span_row(raised, size, 10).unwrap());
         rows.iter().for_each(|row| println!("{row}"));
         assert_eq!(not_rising(&rows), [""; 0]);
     }

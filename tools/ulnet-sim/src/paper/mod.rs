@@ -24,7 +24,7 @@ const PHASES: u32 = 1000;
 const CLIENTS: u32 = 10_000;
 
 /// Least seeds for each site of the sweep of spans: single plays differ by more than neighbours do.
-const SPAN_SEEDS: u64 = 6;
+const SPAN_SEEDS: u64 = 10;
 
 /// Plays small worlds, each for one figure of the paper on time-outs of Lustre, and the site of the paper
 /// at a tenth of its size, and prints the table. Exit status 1: a figure is not what it must be.
