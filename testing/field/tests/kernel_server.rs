@@ -105,6 +105,7 @@ fn a_ping_of_a_kernel_server_is_an_object_for_programs() {
     let expected = json!({
         "target": "lfs-MDT0000_UUID",
         "nid": "127.102.0.1@tcp",
+        "portal": 12,
         "version": "2.17.57",
         "instance": 1,
         "connect_ms": null,
