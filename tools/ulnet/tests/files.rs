@@ -367,7 +367,8 @@ fn files_with_mdt_size_have_their_first_bytes_on_the_metadata_target() {
     assert!(fs::read(site.scratch.0.join("cut")).unwrap() == bytes(300_000, 7)[..1000]);
     site.ok(&["cp", "./in/5000", "/alone", "--mdt-size", "128K"]);
     assert!(site.ok(&["getstripe", "/alone"]).contains("end: 131072"));
-    site.ok(&["rm", "-r", "/small", "/alone"]);
+    site.ok(&["rm", "-r", "/small"]);
+    site.ok(&["rm", "/alone"]);
     site.fails(&["setstripe", "/", "--mdt-size", "1000"], "multiple of 64 KiB");
 }
 
