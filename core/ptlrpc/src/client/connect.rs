@@ -16,7 +16,7 @@ use super::import::Import;
 use super::outcome::{Before, Failed, Failure, Terms, failure, outcome, terms};
 use super::request::{Phase, Purpose, Request};
 use super::state::{Change, next};
-use super::{Client, ImportState, LogLine, Next};
+use super::{Client, ImportState, LogLine, Next, restarted};
 use crate::common::Cx;
 use crate::error::CallError;
 use crate::estimate::{Estimate, estimate_of, wire_secs};
@@ -224,10 +224,11 @@ impl Client {
             cx.common.timers.set(Timer::Call(id), now + UNREADY);
         } else {
             self.progress(cx, id);
-            // DEC-48: the others of its target are asked meanwhile, each round later than the one before.
+            // DEC-48: the others of its target are asked meanwhile.
             let net = self.imports.get(import).map(|im| im.net_time(&tunables));
-            if let Some(net) = net.filter(|_| silent) {
-                cx.common.timers.set(Timer::Call(id), now + net);
+            if let (Some(since), Some(net)) = (silent, net) {
+                let round = restarted::round(now.saturating_since(since));
+                cx.common.timers.set(Timer::Call(id), now + round.min(net));
             }
         }
     }
@@ -346,7 +347,7 @@ impl Client {
         im.net.measure(now, took + Duration::from_secs(1), &bounds);
         if let Some(connection) = im.connections.get_mut(im.current) {
             connection.replies += 1;
-            connection.silent = false;
+            connection.silent = None;
             im.last_success = connection.last_attempt;
         }
         if im.current < im.connections.len() {

@@ -45,8 +45,8 @@ pub struct Connection {
     pub ready: Readiness,
     /// It has become ready since it was tried.
     pub turned: bool,
-    /// It was left because it was silent, and has not answered since (DEC-48).
-    pub silent: bool,
+    /// Since when it has been left because it was silent, without an answer since (DEC-48).
+    pub silent: Option<Instant>,
     /// Why it was chosen for the last connect, or was not (P-60); `None` before the first.
     pub reason: Option<ChoiceReason>,
 }
@@ -61,7 +61,7 @@ impl Connection {
             replies: 0,
             ready,
             turned: false,
-            silent: false,
+            silent: None,
             reason: None,
         }
     }

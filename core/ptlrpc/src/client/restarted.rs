@@ -22,10 +22,19 @@ use crate::tunables::Reconnect;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A call that is not answered for so long may have gone to a process that is no more.
 const DOUBT: Duration = Duration::from_secs(1);
+/// How long a server that was left as silent is waited for, at least, before its partners are asked again.
+const ROUND: Duration = Duration::from_secs(5);
 /// Each probe doubles the time to the next one, so often at most.
 const DOUBLINGS: u8 = 5;
 /// Most nodes that an import knows for its target: as many as a target may register (P-162).
 const NODES_MAX: usize = 32;
+
+/// How long a connect to a server waits that was left as silent so long ago (DEC-48). A partner that has taken
+/// over since is found late by a quarter of the outage at most, and a server that is slow to answer has
+/// enough time some day.
+pub(super) fn round(silent: Duration) -> Duration {
+    ROUND.max(silent / 4)
+}
 
 impl Client {
     /// A target runs at `nid` as this incarnation.
@@ -197,10 +206,11 @@ impl Client {
         if im.nid() == nid || im.leaving.is_some() || !self.is_silent(import) {
             return;
         }
+        let now = cx.below.now();
         if let Some(connection) =
             self.imports.get_mut(import).and_then(|im| im.connections.get_mut(current))
         {
-            connection.silent = true;
+            connection.silent = Some(now);
         }
         self.lost(cx, import, conn_cnt);
         self.aim(import, nid);

@@ -331,6 +331,20 @@ fn a_silent_server_is_not_left_for_a_partner_that_is_dead() {
     assert_eq!(played.summary.rpc.unwrap().reconnects, 0);
 }
 
+/// A partner that takes over later is found late by a quarter of the outage, or by 5 s.
+#[test]
+fn a_partner_that_takes_over_late_is_found_within_a_quarter_of_the_outage() {
+    let path = "../../scenarios/rpc-silent-takeover.toml";
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains("after = \"1s\""), "{text}");
+    for after in [12, 20, 27, 40] {
+        let text = text.replace("after = \"1s\"", &format!("after = \"{after}s\""));
+        let mut scenario = lnet_scenario::parse(path, &text).unwrap();
+        scenario.bars.rpc_longest_max = Some(Duration::from_secs(after + 1 + (after / 4).max(5)));
+        must_hold(&Arc::new(scenario), None);
+    }
+}
+
 /// Times of the calls of all hosts but one, begun while that one floods the server.
 #[derive(Clone, Default)]
 struct Beside(Rc<RefCell<Vec<Duration>>>);
