@@ -8,7 +8,7 @@
 //! - In a directory that several programs change, operations on names have an order that gives each of them
 //!   its result (`shared.rs`).
 //! - *Must*: what a client that caches data was evicted with is there, or its next fsync or close of the file
-//!   fails. Until then it may read what it has lost.
+//!   fails. Until then it may read what it has lost. So does what a store has refused that is full or broken.
 //!
 //! What a client that died, left or was evicted has not synced may be lost: of names the last first, of the
 //! data of a file what each of its objects has got since. An operation whose outcome its program has not
@@ -124,6 +124,8 @@ pub struct FileModel {
     settled: Option<Instant>,
     /// Whether a store is full at some time.
     fills: bool,
+    /// Stores that are full or broken now: what is cached in the meantime may be refused when it is written back.
+    refusing: usize,
 }
 
 /// What an operation gives, as a line.
@@ -172,15 +174,17 @@ impl FileModel {
             return;
         }
         self.visits.insert(client.to_owned(), tree.to_owned());
+        let cached = tree.ends_with(CACHED);
+        let gone = cached && self.refusing > 0;
         let kept = self.trees.entry(tree.to_owned()).or_insert_with(|| Kept {
             host,
             client: client.to_owned(),
-            states: vec![Tree::of(tree.ends_with(CACHED))],
+            states: vec![Tree::of(cached)],
             versions: Versions::new(),
             cut: BTreeSet::new(),
             doing: None,
             doubt: None,
-            gone: false,
+            gone,
             checked: false,
         });
         kept.doing = Some((op.clone(), now));
@@ -234,7 +238,8 @@ impl FileModel {
         let result = match result {
             Err(e) if !e.said => {
                 // What was cached may have been lost before.
-                let hears = tree.cached && kept.gone && e.errno == Errno::EIO;
+                let hears =
+                    tree.cached && kept.gone && matches!(e.errno, Errno::EIO | Errno::ENOSPC);
                 if settled.is_some_and(|at| begun >= at) && !hears {
                     return Err(format!("{client}: {op:?} failed in peace: {e}"));
                 }
@@ -364,6 +369,21 @@ impl Observer for FileModel {
                 self.lost(client);
                 if let Some(kept) = self.kept(client) {
                     kept.gone = true;
+                }
+                Ok(())
+            }
+            Seen::Fault {
+                kind: FaultKind::StoreFull(_) | FaultKind::StoreError { .. },
+                begins,
+                ..
+            } => {
+                if begins {
+                    self.refusing += 1;
+                    let cached = |name: &String| name.ends_with(CACHED);
+                    let trees = self.trees.iter_mut().filter(|(name, _)| cached(name));
+                    trees.for_each(|(_, kept)| kept.gone = true);
+                } else {
+                    self.refusing = self.refusing.saturating_sub(1);
                 }
                 Ok(())
             }
