@@ -75,8 +75,8 @@ pub use paper::{
 };
 pub use play::{Played, play, play_before};
 pub use rpc::{
-    Answered, Asked, CallNo, Dump, FileAnswer, FileAt, FileBytes, FileFailure, FileModel, FileOp,
-    FilePath, FileSeen, FileShown, Found, KeyNo, LockModel, LockSeen, LockWant, RpcFigures,
+    Answered, Asked, CallNo, Dump, Dumps, FileAnswer, FileAt, FileBytes, FileFailure, FileModel,
+    FileOp, FilePath, FileSeen, FileShown, Found, KeyNo, LockModel, LockSeen, LockWant, RpcFigures,
     RpcModel, RpcSeen, RpcTally,
 };
 pub use selftest::SelftestFigures;

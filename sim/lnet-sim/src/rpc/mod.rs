@@ -34,7 +34,7 @@ mod store;
 mod tally;
 
 pub use file::{
-    Dump, FileAnswer, FileAt, FileBytes, FileFailure, FileModel, FileOp, FilePath, FileSeen,
+    Dump, Dumps, FileAnswer, FileAt, FileBytes, FileFailure, FileModel, FileOp, FilePath, FileSeen,
     FileShown, Found,
 };
 pub use lock::{LockModel, LockSeen, LockWant};

@@ -110,6 +110,8 @@ fn earlier_findings_of_the_swarm_of_files_hold_now() {
         5313283239355333746,
         // A full store refuses what a client has cached.
         4661362546194355450,
+        // A program is at work while its directory is read again.
+        8863561413271799506,
     ];
     for seed in found {
         rounds::holds(Floor::Files, seed);

@@ -27,5 +27,5 @@ mod work;
 pub use model::FileModel;
 pub use op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath, FileShown};
 pub(super) use program::{Filing, is_visit_of};
-pub use seen::{Dump, FileFailure, FileSeen, Found};
+pub use seen::{Dump, Dumps, FileFailure, FileSeen, Found};
 pub(super) use target::{made, services};

@@ -12,7 +12,8 @@
 //!
 //! What a client that died, left or was evicted has not synced may be lost: of names the last first, of the
 //! data of a file what each of its objects has got since. An operation whose outcome its program has not
-//! learned may have happened, or a part of its bytes.
+//! learned may have happened, or a part of its bytes. A directory is judged that was left alone while it was
+//! read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ use super::FileSeen;
 use super::cached::CACHING;
 use super::op::{FileAnswer, FileOp};
 use super::program::{ALL, CACHED, prefix_of};
-use super::seen::{Dump, FileFailure};
+use super::seen::{Dump, Dumps, FileFailure};
 use super::shared::Shared;
 use super::tree::{Id, Tree, Versions, difference};
 use crate::directory::HostId;
@@ -48,6 +49,8 @@ struct Kept {
     doubt: Option<Tree>,
     /// The client does not repeat to a server what that has lost.
     gone: bool,
+    /// When something was done in it last.
+    moved: Instant,
     checked: bool,
 }
 
@@ -111,13 +114,24 @@ struct Guest {
     left: bool,
 }
 
+/// A directory of several programs.
+#[derive(Debug, Default)]
+struct Common {
+    shared: Shared,
+    /// When something was done in it last.
+    moved: Instant,
+    checked: bool,
+}
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub struct FileModel {
     trees: BTreeMap<String, Kept>,
-    /// Directories of several programs, and whether they were read again.
-    shared: BTreeMap<String, (Shared, bool)>,
+    /// Directories of several programs.
+    shared: BTreeMap<String, Common>,
     guests: BTreeMap<String, Guest>,
+    /// When visits that read all again have begun.
+    checks: BTreeMap<String, Instant>,
     /// The directory of each visit.
     visits: BTreeMap<String, String>,
     /// From then on nothing fails; `None`: a fault lasts.
@@ -153,8 +167,20 @@ impl FileModel {
     /// Of a directory that several programs change. `None`: the client has one of its own.
     fn shared_of(&mut self, client: &str) -> Option<(&mut Guest, &mut Shared)> {
         let guest = self.guests.get_mut(client)?;
-        let (shared, _) = self.shared.get_mut(&guest.tree)?;
-        Some((guest, shared))
+        let common = self.shared.get_mut(&guest.tree)?;
+        Some((guest, &mut common.shared))
+    }
+
+    /// Something was done in the directory of a client.
+    fn move_on(&mut self, client: &str, now: Instant) {
+        if let Some(guest) = self.guests.get(client)
+            && let Some(common) = self.shared.get_mut(&guest.tree)
+        {
+            common.moved = now;
+        }
+        if let Some(kept) = self.kept(client) {
+            kept.moved = now;
+        }
     }
 
     /// A client does not repeat any more what a server has lost, and others may have seen it.
@@ -168,7 +194,7 @@ impl FileModel {
 
     fn begun(&mut self, host: HostId, client: &str, tree: &str, op: &FileOp, now: Instant) {
         if tree.ends_with(ALL) {
-            self.shared.entry(tree.to_owned()).or_default().0.begun(client, op);
+            self.shared.entry(tree.to_owned()).or_default().shared.begun(client, op);
             let (tree, since, left) = (tree.to_owned(), Some(now), false);
             self.guests.insert(client.to_owned(), Guest { host, tree, since, left });
             return;
@@ -185,6 +211,7 @@ impl FileModel {
             doing: None,
             doubt: None,
             gone,
+            moved: now,
             checked: false,
         });
         kept.doing = Some((op.clone(), now));
@@ -255,6 +282,11 @@ impl FileModel {
         if kept.gone && tree.cached && of_data && expected.is_ok() == result.is_ok() {
             return Ok(());
         }
+        // Its opens have ended with the eviction.
+        let ends = kept.gone && kept.last().is_nameless(&op);
+        if ends && matches!(result, Err(Errno::ENOENT | Errno::ESTALE)) {
+            return Ok(());
+        }
         if let (Ok(FileAnswer::Bytes(want)), Ok(FileAnswer::Bytes(have))) = (&expected, &result)
             && want != have
         {
@@ -291,28 +323,36 @@ impl FileModel {
         Ok(())
     }
 
-    /// Directories of a load were read by a visit that has to do with none of them.
-    fn checked(&mut self, load: usize, found: &BTreeMap<String, Dump>) -> Result<(), String> {
+    /// Directories of a load were read by a visit that has to do with none of them, and that began then.
+    fn checked(&mut self, load: usize, since: Instant, found: &Dumps) -> Result<(), String> {
         let prefix = prefix_of(load);
         let known = |name: &str| self.trees.contains_key(name) || self.shared.contains_key(name);
         if let Some(name) = found.keys().find(|name| !known(name)) {
             return Err(format!("{name} is there, and no program has made it"));
         }
-        for (name, (shared, checked)) in &mut self.shared {
-            if name.starts_with(&prefix) {
-                *checked = true;
-                if let Some(why) = shared.differs(found.get(name)) {
+        let dump = |name: &String| match found.get(name).map(Result::as_ref) {
+            None => Ok(None),
+            Some(Ok(dump)) => Ok(Some(dump)),
+            Some(Err(e)) => Err(format!("{name} can't be read: {e}")),
+        };
+        let guests = self.guests.values().filter(|guest| guest.since.is_some());
+        let busy: BTreeSet<&String> = guests.map(|guest| &guest.tree).collect();
+        for (name, common) in &mut self.shared {
+            let rests = common.moved < since && !busy.contains(name);
+            if name.starts_with(&prefix) && rests {
+                common.checked = true;
+                if let Some(why) = common.shared.differs(dump(name)?) {
                     return Err(format!("{name} is not as its programs have left it: {why}"));
                 }
             }
         }
         for (name, kept) in &mut self.trees {
-            if !name.starts_with(&prefix) {
-                continue;
-            }
-            kept.checked = true;
-            if let Some(why) = kept.differs(found.get(name)) {
-                return Err(format!("{name} is not as {} has left it: {why}", kept.client));
+            let rests = kept.moved < since && kept.doing.is_none();
+            if name.starts_with(&prefix) && rests {
+                kept.checked = true;
+                if let Some(why) = kept.differs(dump(name)?) {
+                    return Err(format!("{name} is not as {} has left it: {why}", kept.client));
+                }
             }
         }
         Ok(())
@@ -324,8 +364,12 @@ impl FileModel {
                 self.begun(host, client, tree, op, now);
                 Ok(())
             }
-            FileSeen::Ended { client, result, .. } => self.ended(client, result),
+            FileSeen::Ended { client, result, .. } => {
+                self.move_on(client, now);
+                self.ended(client, result)
+            }
             FileSeen::Left { client } => {
+                self.move_on(client, now);
                 if let Some((guest, _)) = self.shared_of(client) {
                     (guest.left, guest.since) = (true, None);
                 }
@@ -347,8 +391,15 @@ impl FileModel {
                     false => Ok(()),
                 }
             }
-            FileSeen::Checked { load, trees } => match trees {
-                Ok(found) => self.checked(*load, found),
+            FileSeen::Checks { client } => {
+                self.checks.insert(client.clone(), now);
+                Ok(())
+            }
+            FileSeen::Checked { client, load, trees } => match trees {
+                Ok(found) => {
+                    let since = self.checks.get(client).copied().unwrap_or_default();
+                    self.checked(*load, since, found)
+                }
                 Err(e) => Err(format!("the directories of load {load} can't be read: {e}")),
             },
         }
@@ -392,7 +443,7 @@ impl Observer for FileModel {
                 let here: Vec<String> = here.map(|(client, _)| client.clone()).collect();
                 here.iter().for_each(|client| self.lost(client));
                 for kept in self.trees.values_mut().filter(|kept| kept.host == host) {
-                    kept.gone = true;
+                    (kept.gone, kept.moved) = (true, view.now);
                     if let Some((op, _)) = kept.doing.take() {
                         kept.doubt(&op);
                     }
@@ -421,15 +472,103 @@ impl Observer for FileModel {
             let LoadKind::Files(files) = l.kind else { continue };
             let Some(at) = files.check.map(|at| Instant::ZERO + at) else { continue };
             let prefix = prefix_of(load);
-            let own = self.trees.iter().map(|(name, kept)| (name, kept.checked));
-            let shared = self.shared.iter().map(|(name, (_, checked))| (name, *checked));
-            let mut mine = own.chain(shared).filter(|(name, _)| name.starts_with(&prefix));
-            if let Some((name, _)) = mine.find(|(_, checked)| !checked)
+            let own = self.trees.iter().map(|(name, kept)| (name, kept.checked, kept.moved));
+            let common = self.shared.iter();
+            let shared = common.map(|(name, common)| (name, common.checked, common.moved));
+            let mut mine = own.chain(shared).filter(|(name, ..)| name.starts_with(&prefix));
+            // What was still at work then was not judged.
+            if let Some((name, ..)) = mine.find(|(_, checked, moved)| !checked && *moved < at)
                 && at > settled
             {
                 return Err(format!("{name} was not read again"));
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::super::op::{FilePath, FileShown};
+    use super::super::seen::Found;
+    use super::*;
+
+    const HOST: HostId = HostId(3);
+    const CLIENT: &str = "v0-0-1-0-1";
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn name() -> FilePath {
+        FilePath(vec![1])
+    }
+
+    /// An operation that takes a second.
+    fn done(
+        model: &mut FileModel,
+        op: FileOp,
+        second: u64,
+        result: Result<FileAnswer, Errno>,
+    ) -> bool {
+        let result = result.map_err(|errno| FileFailure {
+            errno,
+            text: errno.to_string(),
+            said: true,
+            over: false,
+        });
+        let (client, tree, took) = (CLIENT.to_owned(), "f0-d".to_owned(), Duration::from_secs(1));
+        let begun = FileSeen::Begun { client: client.clone(), tree, op };
+        let ended = FileSeen::Ended { client, took, result };
+        model.see_files(HOST, &begun, at(second)).unwrap();
+        model.see_files(HOST, &ended, at(second + 1)).is_ok()
+    }
+
+    fn with_a_file() -> FileModel {
+        let mut model = FileModel::default();
+        for (second, op) in [FileOp::Base, FileOp::Create(name())].into_iter().enumerate() {
+            assert!(done(&mut model, op, second as u64, Ok(FileAnswer::Done)));
+        }
+        model
+    }
+
+    /// What a visit finds that reads all again from then to then: a file of so many bytes that shows a size.
+    fn found(model: &mut FileModel, from: u64, to: u64, size: u64) -> Result<(), String> {
+        let client = "v0-0-1-9-1".to_owned();
+        model.see_files(HOST, &FileSeen::Checks { client: client.clone() }, at(from))?;
+        let (kind, mode) = (FileShown::File, super::super::work::FILE_MODE);
+        let file = Found { fid: (1, 1), kind, mode, nlink: 1, bytes: Vec::new(), size };
+        let dump = Dump::from([(b"n1".to_vec(), file)]);
+        let trees = Ok(Dumps::from([("f0-d".to_owned(), Ok(dump))]));
+        model.see_files(HOST, &FileSeen::Checked { client, load: 0, trees }, at(to))
+    }
+
+    #[test]
+    fn directory_is_judged_that_no_program_has_changed_while_it_was_read() {
+        let mut model = with_a_file();
+        assert_eq!(found(&mut model, 5, 9, 0), Ok(()));
+        let rests = found(&mut model, 5, 9, 7).unwrap_err();
+        assert!(rests.ends_with("n1 shows a size of 7 and has 0 bytes"), "{rests}");
+        assert!(done(&mut model, FileOp::Sync, 6, Ok(FileAnswer::Done)));
+        assert_eq!(found(&mut model, 5, 9, 7), Ok(()));
+        assert!(found(&mut model, 8, 9, 7).is_err());
+    }
+
+    #[test]
+    fn evicted_client_may_lose_a_file_that_it_has_open_and_removed() {
+        for (removes, evicted) in [(true, true), (true, false), (false, true)] {
+            let mut model = with_a_file();
+            assert!(done(&mut model, FileOp::Open(0, name(), false), 2, Ok(FileAnswer::Done)));
+            if let Some(kept) = model.kept(CLIENT) {
+                kept.gone = evicted;
+            }
+            if removes {
+                assert!(done(&mut model, FileOp::Remove(name()), 3, Ok(FileAnswer::Done)));
+            }
+            let read = done(&mut model, FileOp::ReadOpen(0), 5, Err(Errno::ENOENT));
+            assert_eq!(read, removes && evicted, "{removes} {evicted}");
+        }
     }
 }

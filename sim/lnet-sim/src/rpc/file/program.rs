@@ -18,7 +18,7 @@ use ptlrpc::{Event, Ptlrpc};
 use super::super::seen::RpcSeen;
 use super::cached::Cache;
 use super::op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath};
-use super::seen::{Dump, FileFailure, FileSeen};
+use super::seen::{Dumps, FileFailure, FileSeen};
 use super::visits::{VisitNo, Visits};
 use super::wire::SimWire;
 use super::work::{Desk, Spread, failure};
@@ -44,7 +44,7 @@ enum Task {
 enum Report {
     Stayed(FileFailure),
     Ended(Result<FileAnswer, FileFailure>),
-    Checked(Result<BTreeMap<String, Dump>, FileFailure>),
+    Checked(Result<Dumps, FileFailure>),
     Left,
 }
 
@@ -137,7 +137,7 @@ async fn visit(
             }
             Task::Check(prefix) => {
                 let found = desk.dumps(&prefix).await;
-                wire.result(Report::Checked(found.map_err(|e| failure(&e))));
+                wire.result(Report::Checked(found));
             }
             Task::Leave => break,
         }
@@ -298,7 +298,7 @@ impl Filing {
                 visit.wire.give(Task::Leave);
                 visit.leaves = true;
                 self.ready.insert(visit.number);
-                FileSeen::Checked { load, trees }
+                FileSeen::Checked { client, load, trees }
             }
             Report::Ended(result) => {
                 let (op, since) = visit.doing.take().unwrap_or((FileOp::Sync, now));
@@ -439,7 +439,11 @@ impl Filing {
             leaves: false,
         };
         match program.checks {
-            true => visit.wire.give(Task::Check(prefix)),
+            true => {
+                let client = visit.client.clone();
+                notes.push(RpcSeen::File { seen: FileSeen::Checks { client } });
+                visit.wire.give(Task::Check(prefix));
+            }
             false => begin_op(&mut visit, FileOp::Base, now, notes),
         }
         program.visit = Some(visit);

@@ -34,10 +34,15 @@ pub struct Found {
     pub nlink: u32,
     /// Its bytes, or the text of a link.
     pub bytes: Vec<u8>,
+    /// How many bytes it has said to have before it was opened.
+    pub size: u64,
 }
 
 /// The files of a directory, and of those in it, by their paths as bytes.
 pub type Dump = BTreeMap<Vec<u8>, Found>;
+
+/// The directories of a load by their names, each as it was found, or why it can't be read.
+pub type Dumps = BTreeMap<String, Result<Dump, FileFailure>>;
 
 /// Something that a program has seen. A visit is named by the uuid of its client, and has one operation
 /// under way at a time.
@@ -73,13 +78,20 @@ pub enum FileSeen {
         /// Why.
         failure: FileFailure,
     },
+    /// A visit begins to read the directories of a load again.
+    Checks {
+        /// Which one.
+        client: String,
+    },
     /// The directories of a load, as a visit has found them that has to do with none of them; or why it
     /// could not read them.
     Checked {
+        /// Which visit.
+        client: String,
         /// Which load.
         load: usize,
-        /// By their names.
-        trees: Result<BTreeMap<String, Dump>, FileFailure>,
+        /// What it has found.
+        trees: Result<Dumps, FileFailure>,
     },
 }
 
@@ -93,7 +105,7 @@ impl FileSeen {
     /// Whether a reader of a run wants to see it.
     pub(in crate::rpc) const fn is_moment(&self) -> bool {
         match self {
-            Self::Begun { .. } => false,
+            Self::Begun { .. } | Self::Checks { .. } => false,
             Self::Ended { result, .. } => matches!(result, Err(FileFailure { said: false, .. })),
             Self::Left { .. } | Self::Stayed { .. } | Self::Checked { .. } => true,
         }
@@ -112,12 +124,13 @@ impl FileSeen {
                 }
                 answer => format!("{client}: {answer:?} after {took:?}"),
             },
+            Self::Checks { client } => format!("{client} reads all again"),
             Self::Left { client } => format!("{client} has left"),
             Self::Stayed { client, failure } => format!("{client} could not begin: {failure}"),
-            Self::Checked { load, trees: Ok(trees) } => {
+            Self::Checked { load, trees: Ok(trees), .. } => {
                 format!("{} directories of load {load} are read again", trees.len())
             }
-            Self::Checked { load, trees: Err(e) } => {
+            Self::Checked { load, trees: Err(e), .. } => {
                 format!("the directories of load {load} can't be read: {e}")
             }
         }
@@ -133,7 +146,7 @@ impl FileSeen {
             Err(e) => 5 << 32 | u64::from(e.errno.0.unsigned_abs()),
         };
         match self {
-            Self::Begun { .. } => 1,
+            Self::Begun { .. } | Self::Checks { .. } => 1,
             Self::Ended { result, .. } => of(result),
             Self::Left { .. } => 2,
             Self::Stayed { failure, .. } => 3 | u64::from(failure.errno.0.unsigned_abs()) << 8,

@@ -443,6 +443,13 @@ impl Tree {
         }
     }
 
+    /// Whether an operation is on an open file that has no name any more: it is there as long as it is open.
+    pub(super) fn is_nameless(&self, op: &FileOp) -> bool {
+        let (FileOp::WriteOpen(slot, ..) | FileOp::ReadOpen(slot)) = op else { return false };
+        let names = self.open.get(slot).and_then(|open| self.inode(open.file).ok());
+        names.is_some_and(|inode| inode.names == 0)
+    }
+
     /// The file that an operation has cut off, which is no matter of a cache.
     pub(super) fn cut(&self, op: &FileOp) -> Option<Id> {
         match op {
@@ -468,7 +475,7 @@ impl Tree {
             };
             let Ok(inode) = self.inode(id) else { continue };
             let expected = (self.kind(id), inode.mode, self.nlink(id));
-            let Found { fid, kind, mode, nlink, bytes } = found;
+            let Found { fid, kind, mode, nlink, bytes, size } = found;
             if (*kind, *mode, *nlink) != expected {
                 return Some(format!(
                     "{name} has kind, mode, links {:?}: expected {expected:?}",
@@ -483,6 +490,10 @@ impl Tree {
                 Body::Link(text) if text.bytes() == *bytes => {}
                 Body::Link(text) => {
                     return Some(format!("{name} leads to '{}', not to {text}", shown(bytes)));
+                }
+                Body::File(_) if bytes.len() as u64 != *size => {
+                    let have = bytes.len();
+                    return Some(format!("{name} shows a size of {size} and has {have} bytes"));
                 }
                 Body::File(data) => {
                     let may = versions.get(&id).is_some_and(|all| is_mixed(bytes, all));

@@ -11,7 +11,7 @@ use ptlrpc::CallError;
 
 use super::cached::{Cache, ObjectWire};
 use super::op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath, FileShown};
-use super::seen::{Dump, FileFailure, Found};
+use super::seen::{Dump, Dumps, FileFailure, Found};
 
 /// The longest part of a file that is read at a time.
 const READ_MAX: u64 = 1 << 30;
@@ -314,37 +314,35 @@ impl<W: ObjectWire> Desk<'_, W> {
                     FileKind::File => {
                         let file = self.visitor.open_file(&node).await?;
                         let read = Self::visit(self.visitor, &file).await;
-                        let bytes = self.closed(file, read).await?;
-                        // What it shows of its size without being opened is the same.
-                        if bytes.len() as u64 != found.size {
-                            let errno = Errno::EPROTO;
-                            return Err(VisitError::Path { path, errno });
-                        }
-                        bytes
+                        self.closed(file, read).await?
                     }
                     FileKind::Link => self.visitor.link_text(&node).await?,
                     _ => Vec::new(),
                 };
-                let Attributes { fid, kind, mode, nlink, .. } = found;
+                let Attributes { fid, kind, mode, nlink, size, .. } = found;
                 let (fid, kind, mode) = ((fid.seq, fid.oid), shown(kind), mode & 0o7777);
                 if kind == FileShown::Dir {
                     open.push((path.clone(), node));
                 }
-                all.insert(path, Found { fid, kind, mode, nlink, bytes });
+                all.insert(path, Found { fid, kind, mode, nlink, bytes, size });
             }
         }
         Ok(all)
     }
 
     /// Reads all directories of the root whose names begin so.
-    pub(super) async fn dumps(&self, prefix: &str) -> Result<BTreeMap<String, Dump>, VisitError> {
-        let root = self.visitor.root_node().await?;
-        let mut all = BTreeMap::new();
-        for name in self.names(&root).await? {
+    pub(super) async fn dumps(&self, prefix: &str) -> Result<Dumps, FileFailure> {
+        let root = self.visitor.root_node().await.map_err(|e| failure(&e))?;
+        let mut all = Dumps::new();
+        for name in self.names(&root).await.map_err(|e| failure(&e))? {
             let text = String::from_utf8_lossy(&name).into_owned();
-            if text.starts_with(prefix) {
-                let dir = self.visitor.child(&root, &name).await?;
-                all.insert(text, self.dump(&dir).await?);
+            if !text.starts_with(prefix) {
+                continue;
+            }
+            let dump = async { self.dump(&self.visitor.child(&root, &name).await?).await };
+            match dump.await.map_err(|e| failure(&e)) {
+                Err(e) if e.over => return Err(e),
+                dump => _ = all.insert(text, dump),
             }
         }
         Ok(all)
