@@ -291,6 +291,7 @@ impl Stack {
         while let Some(notice) = self.node.poll_notice() {
             self.log.print(self.now, &notice);
         }
+        self.log.turn(self.now);
         self.carry_outputs();
     }
 

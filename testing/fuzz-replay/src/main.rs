@@ -1,6 +1,8 @@
 //! Replays the corpus of each target, then mutations of it for a given time.
 
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use fuzz_replay::{TARGETS, Target, corpus, generate, import, mutate};
@@ -11,8 +13,8 @@ Usage: fuzz-replay [--seconds N] [--seed S] [TARGET…]
        fuzz-replay --list | --generate | --import
 
 Replays fuzz/corpus/TARGET/* through each target (all, unless some are named), then mutations of it
-for N seconds each (1). An input that makes a target panic is kept under fuzz/artifacts, and the
-exit status is 1.
+for N seconds each (1), one target on each processor at a time. An input that makes a target panic is
+kept under fuzz/artifacts, and the exit status is 1.
 
   --seed S      seed of the mutations (from the clock; printed, so that a run can be repeated)
   --list        name the targets
@@ -95,13 +97,25 @@ fn generate() -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the targets; false if one of them broke.
+/// Runs the targets, one on each processor at a time; false if one of them broke.
 fn replay(options: &Options) -> Result<bool, String> {
-    let mut sound = true;
-    for target in &options.targets {
-        sound &= replay_one(target, options)?;
-    }
-    Ok(sound)
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut sound = true;
+        while let Some(target) = options.targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            sound &= replay_one(target, options)?;
+        }
+        Ok::<bool, String>(sound)
+    };
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let mut sound = true;
+        for worker in workers {
+            sound &= worker.join().map_err(|_| "a worker has ended by a panic".to_owned())??;
+        }
+        Ok(sound)
+    })
 }
 
 fn replay_one(target: &Target, options: &Options) -> Result<bool, String> {

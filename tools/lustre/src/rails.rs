@@ -16,12 +16,6 @@ pub(crate) struct Source {
     net: Option<Net>,
 }
 
-impl From<IpAddr> for Source {
-    fn from(ip: IpAddr) -> Self {
-        Self { ip, net: None }
-    }
-}
-
 impl FromStr for Source {
     type Err = anyhow::Error;
 

@@ -78,6 +78,26 @@ fn signal(child: &Child, name: &str) {
 }
 
 #[test]
+fn servers_that_do_not_answer_are_not_taken_for_a_lock_that_others_hold() {
+    let server = Server::start(9, &[]);
+    let words =
+        |target| ["--target", target, "--resource", "jobs/1", "--timeout", "1", "--", "true"];
+    let (_, said, status) = server.run(2, &words("other"));
+    assert_eq!(status, Some(1));
+    let why = "no server of 'other' has answered within 1 s (state ";
+    assert!(said.contains(why) && said.contains("refused with -19"), "{said}");
+    let (_, said, status) = server.run(3, &["--resource", "", "--", "true"]);
+    assert_eq!(status, Some(2));
+    assert!(said.contains("0 bytes: expected 1 to 255"), "{said}");
+    // While another client has the lock the server answers.
+    let (mut holder, _) = server.holder(4, &["--resource", "jobs/1"]);
+    let (_, said, status) = server.run(5, &words("locks"));
+    assert_eq!((status, said.trim()), (Some(1), "ulnet lock: jobs/1: not granted within 1 s"));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+#[test]
 fn command_runs_under_its_lock_and_its_status_is_passed_on() {
     let server = Server::start(11, &[]);
     let say = "echo $ULNET_RESOURCE $ULNET_FENCE; exit 7";

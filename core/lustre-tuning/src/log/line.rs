@@ -16,6 +16,10 @@ pub enum Reason {
     Callback,
     /// Neither pings nor requests came.
     Silent,
+    /// It was not back, or not done, when its target's recovery ended.
+    NotRecovered,
+    /// An administrator wanted it.
+    Ordered,
     /// Any other one, or one that the line does not say.
     Other,
 }
@@ -27,6 +31,8 @@ impl Reason {
             Self::LockTimer => "kept a lock until its timer ended",
             Self::Callback => "did not answer a callback",
             Self::Silent => "silent for too long",
+            Self::NotRecovered => "not back when the recovery ended",
+            Self::Ordered => "ordered by an administrator",
             Self::Other => "reason not in the line",
         }
     }
@@ -147,6 +153,16 @@ fn evicted(text: &str) -> Option<(String, String, Reason)> {
         let client = after.split_once("(at ").map_or(after, |(_, nid)| nid);
         return Some((last_word(before), word(client), Reason::Silent));
     }
+    if let Some((before, after)) = around(": disconnect stale client ") {
+        // The kernel does not know its NID.
+        let client = word(after.trim_end_matches("@<unknown>"));
+        return Some((last_word(before), client, Reason::NotRecovered));
+    }
+    if let Some((before, after)) = around(": evicting ")
+        && after.contains(" request")
+    {
+        return Some((last_word(before), word(after), Reason::Ordered));
+    }
     let (before, after) = around(": client ")?;
     let (client, why) = after.split_once(" was evicted: ")?;
     let reason = if why.contains("give a lock back") {
@@ -155,6 +171,10 @@ fn evicted(text: &str) -> Option<(String, String, Reason)> {
         Reason::Callback
     } else if why.contains("silent") {
         Reason::Silent
+    } else if why.contains("recovery") {
+        Reason::NotRecovered
+    } else if why.contains("ordered") {
+        Reason::Ordered
     } else {
         Reason::Other
     };
@@ -232,7 +252,17 @@ mod tests {
                 "lock-1: client c-1 was evicted: silent for too long",
                 evicted("lock-1", "c-1", Reason::Silent),
             ),
-            ("lock-1: client c-1 was evicted: ordered", evicted("lock-1", "c-1", Reason::Other)),
+            ("lock-1: client c-1 was evicted: ordered", evicted("lock-1", "c-1", Reason::Ordered)),
+            (
+                "Lustre: 10575:0:(genops.c:1773:f()) fs-OST0000: evicting 21e6-78f6 at adminstrative \
+                 request",
+                evicted("fs-OST0000", "21e6-78f6", Reason::Ordered),
+            ),
+            (
+                "Lustre: 376:0:(genops.c:1599:f()) fs-OST0000: disconnect stale client \
+                 c4f3-7ca4@<unknown>",
+                evicted("fs-OST0000", "c4f3-7ca4", Reason::NotRecovered),
+            ),
             (
                 "Lustre: ost_io: This server is not able to keep up with request traffic (cpu-bound).",
                 Said::Behind { service: "ost_io".into() },
@@ -266,6 +296,8 @@ mod tests {
             (ptlrpc::EvictReason::LockTimeout, Reason::LockTimer),
             (ptlrpc::EvictReason::LockCallback, Reason::Callback),
             (ptlrpc::EvictReason::Silent, Reason::Silent),
+            (ptlrpc::EvictReason::NotRecovered, Reason::NotRecovered),
+            (ptlrpc::EvictReason::Ordered, Reason::Ordered),
         ] {
             let line = format!("t: client c was evicted: {reason}");
             assert_eq!(said(&line), Some(evicted("t", "c", wanted)));

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,7 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use lnet_rt::Nid;
-use lustre_rt::{CallError, Lock, LockError, LockWatch, Locks, LocksError, Mode, Tunables};
+use lustre_rt::{
+    CallError, ImportState, Lock, LockError, LockWatch, Locks, LocksError, Mode, Tunables,
+};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -26,6 +27,8 @@ use crate::rails::{Routes, Source};
 const LOST: u8 = 75;
 /// A holder pings its server so often.
 const PING: Duration = Duration::from_secs(5);
+/// After so long a command says if no server has answered.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The command can't be executed; there is no such command.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -49,7 +52,7 @@ const NOT_FOUND: u8 = 127;
 )]
 pub(crate) struct Options {
     /// Name of what is locked, 1 to 255 bytes
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = client::key)]
     resource: String,
     /// Mode: EX and PW exclude all other holders but readers without claims, PR other writers
     #[arg(long, default_value = "EX", value_parser = mode)]
@@ -72,9 +75,11 @@ pub(crate) struct Options {
     /// SIGKILL for a command that still runs so many seconds after its lock was lost
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=3600))]
     kill_after: u64,
-    /// Address of this machine to send from; the one that the system would use if not given
-    #[arg(long, value_name = "IP")]
-    source: Option<IpAddr>,
+    /// Addresses of this machine to send from; the one that the system would use if not given
+    #[arg(long, value_name = "IP[@NET],…", value_delimiter = ',')]
+    source: Vec<Source>,
+    #[command(flatten)]
+    routes: Routes,
     /// TCP port of both nodes
     #[arg(long, default_value_t = 988)]
     port: u16,
@@ -120,10 +125,10 @@ struct Account {
 /// # Errors
 /// No way to the servers, a target that refuses.
 pub(crate) fn run(options: &Options) -> Result<u8> {
-    let Options { server, target, source, port, json, .. } = options;
+    let Options { server, target, source, routes, port, json, .. } = options;
     let target = Target { name: target.clone(), nids: server.clone() };
-    let source = source.map(Source::from).into_iter().collect();
-    let way = Way { timeout: 0, source, routes: Routes::default(), port: *port, json: *json };
+    let (source, routes) = (source.clone(), routes.clone());
+    let way = Way { timeout: 0, source, routes, port: *port, json: *json };
     let (tx, rx) = channel();
     // From here on a signal is an event: a server that is not asked to forget this client would wait
     // for it.
@@ -176,10 +181,24 @@ fn hold(
         // One that has stopped to wait gives the lock back with the node.
         let _ = asked.send(Happened::Lock(enqueue.blocking()));
     });
+    let mut patience = Some(PATIENCE);
     let lock = loop {
-        match rx.recv().context("lock")? {
+        let happened = match patience.take().map(|patience| rx.recv_timeout(patience)) {
+            Some(Err(RecvTimeoutError::Timeout)) => {
+                if let Some(state) = unreached(locks) {
+                    let Options { resource, target, .. } = options;
+                    eprintln!(
+                        "ulnet lock: {resource}: no server of '{target}' has answered yet ({state})"
+                    );
+                }
+                continue;
+            }
+            Some(happened) => happened.context("lock")?,
+            None => rx.recv().context("lock")?,
+        };
+        match happened {
             Happened::Lock(Ok(lock)) => break lock,
-            Happened::Lock(Err(e)) => return no_lock(options, &e),
+            Happened::Lock(Err(e)) => return no_lock(options, locks, &e),
             Happened::Signal(signal @ (SIGINT | SIGTERM | SIGHUP | SIGQUIT)) => {
                 return Ok(128 + u8::try_from(signal).unwrap_or_default());
             }
@@ -194,14 +213,32 @@ fn hold(
     result
 }
 
-fn no_lock(options: &Options, e: &LocksError) -> Result<u8> {
-    let Options { resource, .. } = options;
+/// Why the servers can't be asked, if that is so: the state of the connection, and what the last connect has
+/// met.
+fn unreached(locks: &Locks) -> Option<String> {
+    let view = locks.import().view().ok().flatten()?;
+    let state = format!("state {}", view.state.name());
+    match (view.state, view.refusal) {
+        (ImportState::Full, _) => None,
+        (_, Some(CallError::Refused(errno))) => Some(format!(
+            "{state}; the last connect was refused with {}: {errno}",
+            errno.negative()
+        )),
+        _ => Some(state),
+    }
+}
+
+fn no_lock(options: &Options, locks: &Locks, e: &LocksError) -> Result<u8> {
+    let Options { resource, target, .. } = options;
     match e {
         LocksError::Lock(LockError::Conflict) => {
             eprintln!("ulnet lock: {resource}: held by others");
         }
         LocksError::Lock(LockError::LimitPassed) => {
             let secs = options.timeout.unwrap_or_default();
+            if let Some(state) = unreached(locks) {
+                bail!("{resource}: no server of '{target}' has answered within {secs} s ({state})");
+            }
             eprintln!("ulnet lock: {resource}: not granted within {secs} s");
         }
         LocksError::Lock(LockError::Call(CallError::Refused(errno))) => {

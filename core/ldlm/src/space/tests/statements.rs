@@ -128,6 +128,28 @@ fn l22_at_each_limit_a_request_is_to_be_tried_again() {
     assert_eq!(status(world.enqueue(3, &other)), -115);
 }
 
+/// What one client has taken it may keep, but no more; the others are served as before.
+#[test]
+fn client_with_a_million_locks_has_its_limit_and_others_have_theirs() {
+    let mut world = World::new();
+    let of = |n: u64| {
+        let mut ask = plain(LockMode::EX);
+        ask.desc.resource = name(n);
+        ask
+    };
+    for n in 0..1_000_000 {
+        world.enqueue(0, &of(n)).expect("it is below its limit");
+    }
+    let refusal = world.enqueue(0, &of(1_000_000)).unwrap_err();
+    assert_eq!(refusal.status(), -115);
+    assert!(refusal.to_string().contains("1000000"), "{refusal}");
+    world.hold(1, &of(1_000_000));
+    world.wait(1, &of(7));
+    assert_eq!(world.space.evict(world.now, HolderId(0)), 1_000_000);
+    let SpaceView { locks, waiting, .. } = world.space.view();
+    assert_eq!((locks, waiting), (2, 0));
+}
+
 #[test]
 fn l23_each_conflicting_holder_is_called_back_before_the_answer_says_blocked() {
     let mut world = World::new();
