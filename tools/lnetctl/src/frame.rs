@@ -127,8 +127,8 @@ fn program(program: &'static Program, args: impl IntoIterator<Item = OsString>) 
     } else {
         run(&mut session, &front.words)
     };
-    flush(&mut session);
-    exit_code(program, code)
+    let written = flush(&mut session);
+    exit_code(program, if code == 0 { written } else { code })
 }
 
 fn exit_code(program: &Program, code: i32) -> ExitCode {
@@ -222,10 +222,11 @@ fn script(session: &mut Session<'_>, mut ignore_errors: bool) -> i32 {
             Some(_) => {}
         }
         let code = dispatch(session, session.program.commands, &words, Words::Prefix);
+        let written = flush(session);
+        let code = if code == 0 { written } else { code };
         if first == 0 {
             first = code;
         }
-        flush(session);
         if code != 0 && !ignore_errors && !interactive {
             return first;
         }
@@ -520,12 +521,18 @@ fn misused(session: &mut Session<'_>, command: &Command, words: &[String], misus
     INVALID
 }
 
-/// Writes what has been printed. A reader that has gone is no reason to fail.
-fn flush(session: &mut Session<'_>) {
+/// Writes what has been printed, and returns the code of a command whose output was lost. A reader that
+/// has gone is no reason to fail.
+fn flush(session: &mut Session<'_>) -> i32 {
     let out = core::mem::take(&mut session.out);
     let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
+    if let Err(e) = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()) {
+        session.not_written(&e);
+    }
     print_err(&core::mem::take(&mut session.err));
+    let Some(errno) = session.unwritten.take() else { return 0 };
+    print_err(&format!("{}: standard output: {errno}\n", session.program.name));
+    errno.negative()
 }
 
 fn print_err(text: &str) {
