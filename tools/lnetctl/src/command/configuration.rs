@@ -11,6 +11,7 @@ use lnet_config::yaml::{Pos, YAML_BYTES_MAX};
 use lnet_config::{Block, Config, ConfigError, Step, Style};
 use lnet_types::Errno;
 
+use super::draft::Draft;
 use super::{global, net, peer, ping, route, routing, sync, udsp};
 use crate::Session;
 use crate::args::Args;
@@ -30,8 +31,8 @@ pub(crate) fn export(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
     };
     // It leaves for the file as it comes, and stays out of standard output. What could not be written
     // in between fails at the end too: the writer stays broken.
-    let file = match File::create(path) {
-        Ok(file) => Whole { file, broken: None },
+    let (draft, file) = match Draft::begin(path) {
+        Ok((draft, file)) => (draft, Whole { file, broken: None }),
         Err(e) => return cannot_open(session, path, &e),
     };
     let stdout = session.live.replace(Box::new(file));
@@ -40,9 +41,19 @@ pub(crate) fn export(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
     session.json = false;
     let written = session.spill();
     session.live = stdout;
+    session.unwritten = None;
     match written {
-        Ok(()) => code,
-        Err(e) => cannot_open(session, path, &e),
+        Ok(()) if code == 0 => match draft.keep() {
+            Ok(()) => 0,
+            Err(e) => cannot_open(session, path, &e),
+        },
+        outcome => {
+            let is_as_before = draft.discard();
+            if is_as_before && session.explain {
+                session.err_line(format_args!("# {path}: left as it was"));
+            }
+            outcome.map_or_else(|e| cannot_open(session, path, &e), |()| code)
+        }
     }
 }
 

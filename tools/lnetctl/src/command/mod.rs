@@ -3,6 +3,7 @@
 pub(crate) mod configuration;
 pub(crate) mod connection;
 pub(crate) mod debug;
+mod draft;
 pub(crate) mod explain;
 pub(crate) mod fault;
 pub(crate) mod fault_rpc;
