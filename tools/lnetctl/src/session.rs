@@ -193,6 +193,13 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Says why something failed, as a comment behind the line that scripts know.
+    pub(crate) fn reason(&mut self, why: &str) {
+        if self.explain {
+            self.err_line(format_args!("# {why}"));
+        }
+    }
+
     pub(crate) fn err_line(&mut self, line: impl core::fmt::Display) {
         // Infallible: writing to a String.
         let _ = writeln!(self.err, "{line}");
