@@ -427,7 +427,7 @@ fn execute(session: &mut Session<'_>, command: &'static Command, words: &[String
         }
     };
     let code = execute_words(session, command, &words);
-    if shows(session, command) {
+    if shows(session, command) || session.has_json() {
         session.close_json();
     }
     (session.json, session.format) = before;

@@ -154,6 +154,21 @@ impl<'a> Session<'a> {
         self.out.push_str(&text);
     }
 
+    /// Prints texts of the daemon; as JSON their lines under `key`.
+    pub(crate) fn texts(&mut self, key: &str, texts: &[String]) {
+        if self.json {
+            let lines = texts.iter().flat_map(|text| text.trim_end().lines());
+            let lines = lines.map(|line| Tree::Quoted(line.to_owned())).collect();
+            return self.print(&Tree::map([(key, Tree::List(lines))]), Style::Classic);
+        }
+        texts.iter().for_each(|text| self.out_line(text.trim_end()));
+    }
+
+    /// Whether something was collected that is to be shown as JSON.
+    pub(crate) fn has_json(&self) -> bool {
+        self.leaving.is_some() || !self.shown.is_empty()
+    }
+
     /// The text of a document; today's layout, the usual one, is not copied first.
     fn laid_out(&self, tree: &Tree, style: Style) -> String {
         match self.format {

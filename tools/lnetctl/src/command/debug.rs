@@ -44,7 +44,7 @@ pub(crate) fn recovery(session: &mut Session<'_>, _: &Command, args: &Args) -> i
 pub(crate) fn suspicion(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
     match session.ask(&Request::SuspicionShow) {
         Ok(Reply::Texts(texts)) => {
-            texts.iter().for_each(|text| session.out.push_str(text));
+            session.texts("suspicion", &texts);
             0
         }
         Ok(_) => session.failed(PLACE, &ClientError::Unexpected, |r| r.text.clone(), None),

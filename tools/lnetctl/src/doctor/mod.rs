@@ -91,7 +91,7 @@ pub(crate) fn doctor(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
     site.nodes.insert(0, local);
     merge::merge(&mut site);
     let findings = rules::check(&site);
-    if args.has("json") {
+    if args.has("json") || session.json {
         json(session, &site, &missing, &findings);
     } else {
         text(session, &site, &missing, &findings);

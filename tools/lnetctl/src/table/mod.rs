@@ -69,7 +69,17 @@ impl Command {
         matches!(
             last,
             Some("show" | "list" | "export" | "ping" | "discover" | "recovery" | "timers")
-        ) || matches!(self.path, "import" | "explain import" | "explain lock")
+        ) || matches!(
+            self.path,
+            "import"
+                | "explain"
+                | "explain import"
+                | "explain lock"
+                | "debug suspicion"
+                | "debug dump"
+                | "cpt-of-nid"
+                | "service-id"
+        )
     }
 
     /// What it is for and how it is called.
