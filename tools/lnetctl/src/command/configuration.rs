@@ -221,6 +221,10 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
             return INVALID;
         }
     };
+    if let Some(complaint) = contradiction(args) {
+        session.err_line(format_args!("lnetctl: import: {complaint}"));
+        return INVALID;
+    }
     let place = Place::library(
         match mode {
             Mode::Add => "add",
@@ -259,7 +263,8 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
                     _ => continue,
                 };
                 let text = format!("invalid key '{key}'");
-                session.error_at(place, INVALID, &text, *pos, None);
+                let hint = format!("{key}: must be run, with 'lnetctl import --exec'");
+                session.error_at(place, INVALID, &text, *pos, Some(&hint));
                 return INVALID;
             }
             let steps = match mode {
@@ -271,6 +276,17 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
         Mode::Show => show_blocks(session, &config),
         Mode::Exec => run_blocks(session, config),
     }
+}
+
+/// What is wrong with options that would change the node in another way than one of them says.
+fn contradiction(args: &Args) -> Option<String> {
+    let sync = args.has("sync");
+    if args.has("dry-run") && !sync {
+        return Some("--dry-run: expected --sync beside it; nothing was changed".to_owned());
+    }
+    let other = ["add", "del", "show", "exec", "old-api"].into_iter().find(|long| args.has(long));
+    let other = other.filter(|_| sync)?;
+    Some(format!("--sync: must stand without --{other}; nothing was changed"))
 }
 
 /// Prints why a text is no configuration.
