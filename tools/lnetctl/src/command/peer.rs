@@ -159,7 +159,9 @@ fn set_request(session: &mut Session<'_>, args: &Args) -> Result<Option<Request>
             None => return Err(session.bad_nid(SET, text)),
         },
     };
-    if health.is_none() && state.is_none() {
+    // A NID alone is looked up too: what no peer has is no success.
+    let asks = matches!(target, NiTarget::Nid(_)) && !session.strict;
+    if health.is_none() && state.is_none() && !asks {
         return Ok(None);
     }
     Ok(Some(Request::PeerSet {

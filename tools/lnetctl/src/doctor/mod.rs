@@ -49,6 +49,11 @@ struct RuleName {
 
 /// The command.
 pub(crate) fn doctor(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let names_others = args.has("peer") || args.has("export") || !args.operands.is_empty();
+    if args.has("save") && names_others {
+        let what = "--save writes down this node: expected no other node beside it";
+        return session.bad_value(PLACE, what);
+    }
     let mut site = Site::default();
     let mut missing = Vec::new();
     let mut local = match local::node(session) {
