@@ -11,6 +11,7 @@ use lnet_types::{Errno, Net};
 
 use crate::Session;
 use crate::args::{Args, Misuse, Opt};
+use crate::command::legacy;
 use crate::lctl;
 use crate::link::Link;
 use crate::report::INVALID;
@@ -283,7 +284,7 @@ fn dispatch(
             session.out.push_str(&help);
             HELP
         }
-        "--help" if rest.is_empty() => {
+        "--help" | "-h" if rest.is_empty() => {
             let code = help(session, entries, rest, how);
             summaries(session, entries);
             code
@@ -518,7 +519,10 @@ fn misused(session: &mut Session<'_>, command: &Command, words: &[String], misus
             command.options.iter().map(|o| format!("--{}", o.long)).collect();
         session.suggest(word, options.iter().map(String::as_str));
     }
-    INVALID
+    match command.path {
+        "legacy2yaml" => legacy::USAGE_ERROR,
+        _ => INVALID,
+    }
 }
 
 /// Writes what has been printed, and returns the code of a command whose output was lost. A reader that

@@ -28,7 +28,7 @@ use core::ops::RangeInclusive;
 
 pub(crate) use hosts::nid_list;
 use lnet_config::parse_number;
-pub(crate) use lnet_config::{not_a_net, not_a_nid};
+pub(crate) use lnet_config::{not_a_net, not_a_nid, not_nids};
 use lnet_types::Nid;
 
 use crate::Session;

@@ -343,7 +343,8 @@ fn conns_per_peer(session: &mut Session<'_>, args: &Args, place: Place) -> Resul
     let Some(word) = args.value("conns-per-peer") else { return Ok(None) };
     match parse_number(word).and_then(|n| u8::try_from(n).ok()).filter(|n| *n <= 127) {
         None => {
-            session.error(place, PARSER_ERROR, BAD_CONNS, None);
+            let reason = format!("conns-per-peer {word}: must be 0 to 127");
+            session.error(place, PARSER_ERROR, BAD_CONNS, Some(&reason));
             Err(PARSER_ERROR)
         }
         conns => Ok(conns),
@@ -355,7 +356,8 @@ fn tos(session: &mut Session<'_>, args: &Args) -> Result<Option<i16>, i32> {
     match parse_number(word).and_then(|n| i16::try_from(n).ok()).filter(|n| (-1..=255).contains(n))
     {
         None => {
-            session.error(ADD_OPTION, INVALID, "Invalid ToS argument", None);
+            let reason = format!("tos {word}: must be -1 to 255");
+            session.error(ADD_OPTION, INVALID, "Invalid ToS argument", Some(&reason));
             Err(INVALID)
         }
         tos => Ok(tos),

@@ -6,7 +6,7 @@ use lnet_admin::{ClientError, NiTarget, PeerSnapshot, Request};
 use lnet_config::{PeerAdd, PeerDel, Style, Tree};
 use lnet_types::{Errno, Nid};
 
-use super::{HEALTH, nid_list, not_a_nid, number_in, single_nid};
+use super::{HEALTH, nid_list, not_a_nid, not_nids, number_in, single_nid};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -54,7 +54,7 @@ fn members(session: &mut Session<'_>, place: Place, args: &Args) -> Result<(Nid,
         Some((_, Ok(nids))) => nids,
         Some((text, Err(e))) => {
             session.out_line(format_args!("can't parse nidrange: \"{text}\""));
-            let reason = not_a_nid(text);
+            let reason = not_nids(text, e);
             session.error(place, e.errno().negative(), &e.to_string(), Some(&reason));
             return Err(INVALID);
         }
