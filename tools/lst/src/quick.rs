@@ -223,7 +223,12 @@ fn sizes(text: &str) -> Result<(Vec<u32>, bool), String> {
 }
 
 pub(crate) fn run(lst: &mut Lst<'_>, command: &Command, args: &Args) -> i32 {
-    if args.operands.is_empty() || args.has("timeout") {
+    if args.has("timeout") {
+        lst.complain("lst run: --timeout: expected without --quick; --seconds says how long");
+        return wrong_usage(lst, command);
+    }
+    if args.operands.is_empty() {
+        lst.complain("lst run: --quick: expected the NIDs of the servers");
         return wrong_usage(lst, command);
     }
     let plan = match Plan::new(lst, args) {
