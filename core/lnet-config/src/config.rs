@@ -203,4 +203,12 @@ impl ConfigError {
             Self::Content { errno, .. } => *errno,
         }
     }
+
+    /// The same with another number.
+    pub(crate) fn with_errno(mut self, number: Errno) -> Self {
+        if let Self::Content { errno, .. } = &mut self {
+            *errno = number;
+        }
+        self
+    }
 }

@@ -23,7 +23,7 @@ use crate::yaml::{self, Key, Node, Pos, Value};
 pub use reading::PassedOver;
 use reading::Reading;
 
-use crate::suggest::{key_hint, not_a_net, not_a_nid};
+use crate::suggest::{key_hint, not_a_net, not_nids};
 use crate::{
     Interface, LndTunables, NetTunables, O2IB_FIXED, Setting, UdspAdd, UdspRule, parse_cpts,
     parse_interfaces, parse_nid_list, parse_number, parse_setting,
@@ -440,6 +440,10 @@ fn lnd_tunables(
             "concurrent_sends" if is_rdma => to.concurrent_sends = count(key, node)?,
             // Shown by exporters; here they have one value each.
             name if is_rdma && O2IB_FIXED.contains(&(name, scalar(key, node)?)) => {}
+            name if is_rdma && !how.describes && fixed(name).is_some() => {
+                let e = invalid_value(key, node, fixed(name).unwrap_or_default());
+                return Err(e.with_errno(Errno::EOPNOTSUPP));
+            }
             name if FOREIGN_LND_KEYS.contains(&name) => {
                 let foreign = PassedOver::ForeignTunable(name.to_owned());
                 if !how.describes {
@@ -451,6 +455,11 @@ fn lnd_tunables(
         }
     }
     Ok(())
+}
+
+/// The one value that a tunable of the RDMA driver has here.
+fn fixed(name: &str) -> Option<&'static str> {
+    O2IB_FIXED.iter().find(|(fixed, _)| *fixed == name).map(|(_, value)| *value)
 }
 
 fn cpts(key: &Key, node: &Node) -> Result<Option<Vec<u32>>, ConfigError> {
@@ -728,7 +737,7 @@ fn nid_list(key: &Key, node: &Node) -> Result<Vec<Nid>, ConfigError> {
             errno: e.errno(),
             text: format!("{e}: '{text}'"),
             pos: node.pos,
-            hint: Some(not_a_nid(text)),
+            hint: Some(not_nids(text, e)),
         })
     };
     match &node.value {

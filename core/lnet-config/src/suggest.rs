@@ -3,7 +3,7 @@
 
 use lnet_types::{Net, NetType};
 
-use crate::parse_nid_list;
+use crate::{NID_LIST_MAX, NidListError, parse_nid_list};
 
 /// The nearest of `words`, if it is near enough to be what was meant.
 pub fn nearest<'a>(typed: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -51,6 +51,20 @@ pub fn not_a_nid(text: &str) -> String {
     match near_nids(text) {
         Some(meant) => format!("{why}: did you mean '{meant}'?"),
         None => why,
+    }
+}
+
+/// What is wrong with a text that must be a list of NIDs, beside the words of kernel tools.
+pub fn not_nids(text: &str, error: NidListError) -> String {
+    match error {
+        NidListError::TooMany => format!("'{text}': must name at most {NID_LIST_MAX} NIDs"),
+        NidListError::WrongOrder => format!("'{text}': a range must ascend, such as [2-4]"),
+        NidListError::Bracket => format!("'{text}': a '[' must have its ']'"),
+        NidListError::Asterisk | NidListError::AnyNid => {
+            format!("'{text}': expected NIDs or ranges such as 10.0.0.[2-4]@tcp, not a pattern")
+        }
+        NidListError::Empty => format!("'{text}': must name a NID"),
+        NidListError::NoNid | NidListError::InvalidNid => not_a_nid(text),
     }
 }
 
@@ -113,5 +127,15 @@ mod tests {
         assert_eq!(hint("priority").as_deref(), Some("expected 'src', 'dst' or 'action'"));
         assert_eq!(key_hint("x", &[]), None);
         assert_eq!(key_hint("x", &["range"]).as_deref(), Some("expected 'range'"));
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_expanded_is_answered_with_its_own_fault() {
+        let why = |text: &str| not_nids(text, parse_nid_list(text).unwrap_err());
+        assert_eq!(why("10.0.0.[1-200]@tcp"), "'10.0.0.[1-200]@tcp': must name at most 128 NIDs");
+        assert!(why("10.0.0.[5-2]@tcp").contains("must ascend"));
+        assert!(why("10.0.0.[5@tcp").contains("must have its ']'"));
+        assert!(why("10.0.0.*@tcp").contains("not a pattern"));
+        assert!(why("10.1.0.2").ends_with("did you mean '10.1.0.2@tcp'?"));
     }
 }

@@ -259,7 +259,7 @@ pub enum TunableError {
     #[error("no tunable is called '{0}'")]
     Unknown(String),
     /// Out of bounds.
-    #[error("{name} {}: expected {min} to {max}", shown(name, *value))]
+    #[error("{name} {value}: expected {min} to {max}")]
     Bounds {
         /// The tunable.
         name: &'static str,

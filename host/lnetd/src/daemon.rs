@@ -104,6 +104,13 @@ fn run(options: &Options, answers: impl FnOnce()) -> anyhow::Result<()> {
     let mut applied = Config::default();
     if let Some(file) = &options.config {
         applied = reload::read(file).map_err(|e| anyhow!(e))?;
+        let own = options.profile.name();
+        if let Some((pos, name)) = applied.profile.as_ref().filter(|(_, name)| name != own) {
+            // As `import --sync` has it: what a file says is never passed over.
+            let file = file.display();
+            let what = format!("profile {name} at {pos}: must be {own}, that of --profile");
+            return Err(anyhow!("configuration {file}: {what}"));
+        }
         control.configure(&applied).map_err(|e| {
             let why = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();
             anyhow!("configuration {}: {}{why}", file.display(), e.text)

@@ -11,6 +11,7 @@ use lnet_types::{Errno, Net};
 
 use crate::Session;
 use crate::args::{Args, Misuse, Opt};
+use crate::command::legacy;
 use crate::lctl;
 use crate::link::Link;
 use crate::report::INVALID;
@@ -127,8 +128,8 @@ fn program(program: &'static Program, args: impl IntoIterator<Item = OsString>) 
     } else {
         run(&mut session, &front.words)
     };
-    flush(&mut session);
-    exit_code(program, code)
+    let written = flush(&mut session);
+    exit_code(program, if code == 0 { written } else { code })
 }
 
 fn exit_code(program: &Program, code: i32) -> ExitCode {
@@ -222,10 +223,11 @@ fn script(session: &mut Session<'_>, mut ignore_errors: bool) -> i32 {
             Some(_) => {}
         }
         let code = dispatch(session, session.program.commands, &words, Words::Prefix);
+        let written = flush(session);
+        let code = if code == 0 { written } else { code };
         if first == 0 {
             first = code;
         }
-        flush(session);
         if code != 0 && !ignore_errors && !interactive {
             return first;
         }
@@ -282,7 +284,7 @@ fn dispatch(
             session.out.push_str(&help);
             HELP
         }
-        "--help" if rest.is_empty() => {
+        "--help" | "-h" if rest.is_empty() => {
             let code = help(session, entries, rest, how);
             summaries(session, entries);
             code
@@ -426,7 +428,7 @@ fn execute(session: &mut Session<'_>, command: &'static Command, words: &[String
         }
     };
     let code = execute_words(session, command, &words);
-    if shows(session, command) {
+    if shows(session, command) || session.has_json() {
         session.close_json();
     }
     (session.json, session.format) = before;
@@ -517,15 +519,24 @@ fn misused(session: &mut Session<'_>, command: &Command, words: &[String], misus
             command.options.iter().map(|o| format!("--{}", o.long)).collect();
         session.suggest(word, options.iter().map(String::as_str));
     }
-    INVALID
+    match command.path {
+        "legacy2yaml" => legacy::USAGE_ERROR,
+        _ => INVALID,
+    }
 }
 
-/// Writes what has been printed. A reader that has gone is no reason to fail.
-fn flush(session: &mut Session<'_>) {
+/// Writes what has been printed, and returns the code of a command whose output was lost. A reader that
+/// has gone is no reason to fail.
+fn flush(session: &mut Session<'_>) -> i32 {
     let out = core::mem::take(&mut session.out);
     let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
+    if let Err(e) = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()) {
+        session.not_written(&e);
+    }
     print_err(&core::mem::take(&mut session.err));
+    let Some(errno) = session.unwritten.take() else { return 0 };
+    print_err(&format!("{}: standard output: {errno}\n", session.program.name));
+    errno.negative()
 }
 
 fn print_err(text: &str) {

@@ -6,7 +6,7 @@ use std::io;
 
 use lnet_admin::{Ask, ClientError, Reply, Request};
 use lnet_config::{Style, Tree, nearest};
-use lnet_types::Net;
+use lnet_types::{Errno, Net};
 
 use crate::frame::{LCTL, LNETCTL, Program};
 use crate::json::Object;
@@ -36,6 +36,8 @@ pub struct Session<'a> {
     pub json: bool,
     /// Where what is printed may leave for before the command has ended; nowhere if absent.
     pub(crate) live: Option<Box<dyn io::Write>>,
+    /// Why a part of what was printed could not be written, although a reader is there.
+    pub(crate) unwritten: Option<Errno>,
     /// The number of the block that is being imported; classic error documents name it (Y-6).
     pub(crate) seq_no: Option<i64>,
     /// Whether the command that ran has not got all arguments that it needs.
@@ -63,6 +65,7 @@ impl<'a> Session<'a> {
             format: Format::Today,
             json: false,
             live: None,
+            unwritten: None,
             seq_no: None,
             lacking: false,
             file: None,
@@ -130,7 +133,15 @@ impl<'a> Session<'a> {
     pub(crate) fn spill(&mut self) -> io::Result<()> {
         let Some(live) = &mut self.live else { return Ok(()) };
         let out = core::mem::take(&mut self.out);
-        live.write_all(out.as_bytes()).and_then(|()| live.flush())
+        let written = live.write_all(out.as_bytes()).and_then(|()| live.flush());
+        written.inspect_err(|e| self.not_written(e))
+    }
+
+    /// Notes that output was lost. A reader that has gone wants no more; a full disk is a failure.
+    pub(crate) fn not_written(&mut self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            self.unwritten = Some(error.raw_os_error().map_or(Errno::EIO, Errno));
+        }
     }
 
     pub(crate) fn print(&mut self, tree: &Tree, style: Style) {
@@ -141,6 +152,21 @@ impl<'a> Session<'a> {
         }
         let text = self.laid_out(tree, style);
         self.out.push_str(&text);
+    }
+
+    /// Prints texts of the daemon; as JSON their lines under `key`.
+    pub(crate) fn texts(&mut self, key: &str, texts: &[String]) {
+        if self.json {
+            let lines = texts.iter().flat_map(|text| text.trim_end().lines());
+            let lines = lines.map(|line| Tree::Quoted(line.to_owned())).collect();
+            return self.print(&Tree::map([(key, Tree::List(lines))]), Style::Classic);
+        }
+        texts.iter().for_each(|text| self.out_line(text.trim_end()));
+    }
+
+    /// Whether something was collected that is to be shown as JSON.
+    pub(crate) fn has_json(&self) -> bool {
+        self.leaving.is_some() || !self.shown.is_empty()
     }
 
     /// The text of a document; today's layout, the usual one, is not copied first.
@@ -179,6 +205,13 @@ impl<'a> Session<'a> {
     pub(crate) fn suggest<'w>(&mut self, typed: &str, words: impl IntoIterator<Item = &'w str>) {
         if let (true, Some(word)) = (self.explain, nearest(typed, words)) {
             self.err_line(format_args!("# did you mean '{word}'?"));
+        }
+    }
+
+    /// Says why something failed, as a comment behind the line that scripts know.
+    pub(crate) fn reason(&mut self, why: &str) {
+        if self.explain {
+            self.err_line(format_args!("# {why}"));
         }
     }
 

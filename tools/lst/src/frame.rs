@@ -149,6 +149,11 @@ pub fn run(lst: &mut Lst<'_>, words: &[String]) -> i32 {
         return LOCAL;
     };
     match word.as_str() {
+        "--help" | "-h" if rest.is_empty() => {
+            let code = help(lst, rest);
+            summaries(lst);
+            return code;
+        }
         "help" | "--help" | "-h" => return help(lst, rest),
         "version" | "--version" => {
             let own = env!("CARGO_PKG_VERSION");
@@ -174,6 +179,10 @@ pub fn run(lst: &mut Lst<'_>, words: &[String]) -> i32 {
     }
     let args = match Args::parse(command.options, rest) {
         Ok(args) => args,
+        Err(_) if rest.iter().any(|word| word == "--help" || word == "-h") => {
+            lst.say(command.help());
+            return 0;
+        }
         Err(misuse) => {
             lst.complain(format_args!("lst {}: {misuse}", command.name));
             return wrong_usage(lst, command);
@@ -227,6 +236,14 @@ fn help(lst: &mut Lst<'_>, words: &[String]) -> i32 {
             lst.complain(complaint);
             LOCAL
         }
+    }
+}
+
+/// A line for each command.
+fn summaries(lst: &mut Lst<'_>) {
+    lst.say("");
+    for command in COMMANDS {
+        lst.say(format_args!("  {:<18} {}", command.name, command.about));
     }
 }
 

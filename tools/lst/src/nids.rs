@@ -1,5 +1,6 @@
 //! Lists of nodes on command lines (L-4): `ADDR@NET` with bracket ranges, commas between several.
 
+use lnet_config::near_nids;
 use lnet_types::{Nid, NidList};
 
 use crate::Lst;
@@ -57,6 +58,9 @@ impl Lst<'_> {
             Err(bad) => {
                 self.complain(bad.text);
                 self.complain(format_args!("Ignore invalid id list {list}"));
+                if let Some(meant) = near_nids(list) {
+                    self.complain(format_args!("# did you mean '{meant}'?"));
+                }
                 None
             }
         }

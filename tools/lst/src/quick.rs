@@ -48,6 +48,9 @@ const PATIENCE_MAX_S: u32 = 64;
 const SECONDS: (u32, u32) = (10, 2);
 /// A row with less of a second behind it than this shows nothing.
 const ROW_MIN_S: f64 = 0.2;
+/// How long calls in flight may take when the tests are stopped, and the time between two looks.
+const DRAIN: Duration = Duration::from_secs(1);
+const GLANCE: Duration = Duration::from_millis(20);
 /// How many times the size before each size of a range is.
 const SIZE_STEP: u32 = 4;
 const MIB: f64 = 1_048_576.0;
@@ -220,7 +223,12 @@ fn sizes(text: &str) -> Result<(Vec<u32>, bool), String> {
 }
 
 pub(crate) fn run(lst: &mut Lst<'_>, command: &Command, args: &Args) -> i32 {
-    if args.operands.is_empty() || args.has("timeout") {
+    if args.has("timeout") {
+        lst.complain("lst run: --timeout: expected without --quick; --seconds says how long");
+        return wrong_usage(lst, command);
+    }
+    if args.operands.is_empty() {
+        lst.complain("lst run: --quick: expected the NIDs of the servers");
         return wrong_usage(lst, command);
     }
     let plan = match Plan::new(lst, args) {
@@ -363,10 +371,30 @@ fn session(
         return Err(REMOTE);
     }
     let (samples, tests, took) = watch(lst, plan, interrupted)?;
-    let stop = Order::Stop { batch: BATCH.to_owned(), force: true };
-    lst.nodes(stop).map_err(|e| lst.failed(&e, "batch", "stop batch"))?;
+    halt(lst)?;
     let server_errors = server_errors(lst);
     Ok(Outcome { size, samples, tests, took, server_errors, left: false })
+}
+
+/// Stops the tests. Calls in flight may end: the bulk of one that is abandoned finds nothing at this
+/// node, which counts and logs a drop. Those that do not end are abandoned.
+fn halt(lst: &mut Lst<'_>) -> Result<(), i32> {
+    let order = |lst: &mut Lst<'_>, force| {
+        let stop = Order::Stop { batch: BATCH.to_owned(), force };
+        lst.nodes(stop).map_err(|e| lst.failed(&e, "batch", "stop batch"))
+    };
+    order(lst, false)?;
+    let end = Instant::now() + DRAIN;
+    while Instant::now() < end {
+        let batch = BATCH.to_owned();
+        let query = Order::Query { batch, test: 0, server: false, timeout_s: TIMEOUT_S };
+        let is_idle = |node: &NodeResult| matches!(node.outcome, Ok(Report::Active(0)));
+        match lst.nodes(query) {
+            Ok(nodes) if nodes.iter().all(is_idle) => return Ok(()),
+            _ => std::thread::sleep(GLANCE),
+        }
+    }
+    order(lst, true).map(drop)
 }
 
 /// The NID that servers see us by: the first that has a short form.

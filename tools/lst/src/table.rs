@@ -11,7 +11,7 @@ use crate::command::{batch, group, query, session, stat, test};
 pub(crate) struct Command {
     pub(crate) name: &'static str,
     /// What it is good for, one line.
-    about: &'static str,
+    pub(crate) about: &'static str,
     /// How it is called, without `lst`.
     pub(crate) usage: &'static str,
     pub(crate) options: &'static [Opt],

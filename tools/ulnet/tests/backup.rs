@@ -368,6 +368,21 @@ fn a_backup_with_a_route_is_no_change_and_makes_each_state_equal_to_it() {
 }
 
 #[test]
+fn a_file_for_another_profile_is_refused_at_the_start() {
+    let dir = Dir::new("profile");
+    let file = dir.file("want.yaml");
+    for (name, starts) in [("default", true), ("kernel", false), ("kernl", false)] {
+        fs::write(&file, format!("global:\n  profile: {name}\n  retry_count: 1\n")).unwrap();
+        let outcome = Daemon::start(&dir, "a", "default", Some(&file)).map(drop);
+        let why = format!("profile {name} at line 2, column 12: must be default");
+        match outcome {
+            Ok(()) => assert!(starts, "{name}"),
+            Err(said) => assert!(!starts && said.contains(&why), "{name}: {said}"),
+        }
+    }
+}
+
+#[test]
 fn an_export_of_what_is_configured_leaves_out_a_nid_that_was_only_pinged() {
     let dir = Dir::new("mistake");
     let node = Daemon::start(&dir, "a", "default", None).unwrap();

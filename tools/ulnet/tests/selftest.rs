@@ -280,6 +280,13 @@ fn a_quick_run_measures_plots_and_leaves_no_session() {
     assert!(!html.contains("http://") && !html.contains("https://"), "nothing from outside");
     let (_, err, code) = nodes.run("show_session");
     assert_eq!((err.as_str(), code), ("No session exists\n", 255));
+    // Its last calls have ended: none of their bulk came to a node that had forgotten it.
+    for n in 0..2 {
+        let mut stats = Command::new(PROGRAM);
+        stats.args(["ctl", "stats", "show"]).env("ULNET_SOCKET", nodes.socket(n));
+        let shown = String::from_utf8(stats.output().unwrap().stdout).unwrap();
+        assert!(shown.contains("drop_count: 0\n"), "node {n}: {shown}");
+    }
 }
 
 #[test]

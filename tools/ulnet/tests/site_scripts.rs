@@ -29,9 +29,14 @@ impl Drop for Daemon {
 impl Daemon {
     /// A configured daemon with one interface.
     fn start(name: &str, address: &str, options: &[&str]) -> Self {
+        Self::start_on(fresh::port(), name, address, options)
+    }
+
+    /// The same on a port that others may have at other addresses.
+    fn start_on(port: u16, name: &str, address: &str, options: &[&str]) -> Self {
         let dir = fresh::path(&format!("scripts-{name}"));
         fs::create_dir_all(&dir).unwrap();
-        let port = fresh::port().to_string();
+        let port = port.to_string();
         let mut command = Command::new(PROGRAM);
         command.args(["daemon", "--port", &port]).args(options);
         command.arg("--socket").arg(dir.join("s"));
@@ -215,4 +220,127 @@ fn errors_name_the_device_in_use_and_the_state_of_the_node_that_they_come_from()
     d.done("ctl lnet unconfigure");
     let (code, said) = d.run("ctl global show");
     assert!(code != 0 && said.contains("# LNet is not configured"), "{said}");
+}
+
+#[test]
+fn an_option_or_nid_that_would_be_passed_over_is_an_error_with_its_reason() {
+    let d = Daemon::start("passed-over", "127.0.5.50@tcp", &[]);
+    let before = d.done("ctl export --backup");
+    let is_for = "--nid or --all choose interfaces";
+    let not_ours = "127.0.5.59@tcp: must be one of this node's NIDs";
+    for (words, why) in [
+        ("ctl net set --net tcp --health 500", is_for),
+        ("ctl net set --net tcp --lnd-timeout 9 --health 500", is_for),
+        ("ctl net set --net tcp", is_for),
+        ("ctl net set --nid 127.0.5.59@tcp", not_ours),
+        ("ctl peer set --nid 127.0.5.59@tcp", "127.0.5.59@tcp: must be a NID of a peer"),
+        ("ctl route show --priority foo", "invalid priority value 'foo': expected a number"),
+        ("ctl doctor --save never --peer 127.0.5.51@tcp", "expected no other node"),
+        ("ctl doctor --peer 10.1.0.2", "did you mean '10.1.0.2@tcp'?"),
+        ("ctl ping --source 127.0.5.59@tcp 127.0.5.51@tcp", not_ours),
+        ("ctl explain 127.0.5.51@tcp --from 127.0.5.59@tcp", not_ours),
+        ("ctl explain 127.0.5.51@tcp --size 9999999", "size 9999999: must be at most 1048576"),
+        ("ctl ping 10.0.0.[1-200]@tcp", "'10.0.0.[1-200]@tcp': must name at most 128 NIDs"),
+        ("ctl cpt-of-nid 10.1.0.2", "did you mean '10.1.0.2@tcp'?"),
+        ("ctl udsp add --src 10.1.0.2", "did you mean '10.1.0.2@tcp'?"),
+        ("ctl udsp add --src tcp --priority -1", "priority -1: expected 0 to 4294967295"),
+        ("ctl set resend_on 4294967296", "resend_on 4294967296: expected 0 to 2047"),
+        ("ctl net add --net tcp --if lo --tos 256", "tos 256: must be -1 to 255"),
+        ("ctl fault drop add -s * -d * -r -1", "invalid rate value '-1': expected 0 to 4294967295"),
+        ("ctl fault drop add -s * -d * -r 2 -e local_timout", "local_timeout"),
+        ("ctl fault drop del --all", "# there is no rule"),
+        ("ctl debug recovery", "see 'lnetctl help debug recovery'"),
+        ("lctl get_param transaction_timeout", "did you mean 'lnet_transaction_timeout'?"),
+        ("lctl ping 10.1.0.2", "did you mean '10.1.0.2@tcp'?"),
+        ("lctl which_nid 10.1.0.2", "did you mean '10.1.0.2@tcp'?"),
+        ("selftest run --quick 10.1.0.2", "did you mean '10.1.0.2@tcp'?"),
+        ("selftest run --quick 127.0.5.51@tcp --timeout 1", "--seconds says how long"),
+    ] {
+        let (code, said) = d.run(words);
+        assert!(code != 0 && said.contains(why), "{words}: {code} {said}");
+    }
+    let (code, said) = d.run("lctl get_param nosuch lnet_retry_count");
+    assert!(
+        code != 0 && said.starts_with("lnet_retry_count=2\n"),
+        "what is there is shown: {said}"
+    );
+    assert_eq!(d.done("ctl export --backup"), before);
+    assert!(!d.done("ctl net show --net tcp -v 2").contains("health value: 500"));
+}
+
+#[test]
+fn import_changes_nothing_when_its_options_contradict_each_other_or_its_file_is_empty() {
+    let d = Daemon::start("import", "127.0.5.52@tcp", &[]);
+    let before = d.done("ctl export --backup");
+    let peer = "peer:\n- primary nid: 127.0.5.53@tcp\n";
+    for (options, yaml, why) in [
+        ("--dry-run", peer, "--dry-run: expected --sync beside it"),
+        ("--sync --del", peer, "--sync: must stand without --del"),
+        ("--sync --show", peer, "--sync: must stand without --show"),
+        ("--sync --old-api", peer, "--sync: must stand without --old-api"),
+        ("--sync", "", "an empty file"),
+        ("", "ping:\n  nids: [127.0.5.53@tcp]\n", "'lnetctl import --exec'"),
+    ] {
+        let (code, said) = d.import(options, yaml);
+        assert!(code != 0 && said.contains(why), "{options}: {code} {said}");
+        assert_eq!(d.done("ctl export --backup"), before, "{options}");
+    }
+}
+
+#[test]
+fn what_is_shown_is_json_wherever_the_option_stands() {
+    let d = Daemon::start("json", "127.0.5.54@tcp", &[]);
+    let backup = d.done("ctl export --backup");
+    let recording = d.dir.join("recording");
+    let dump = format!("debug dump {}", recording.display());
+    for (words, key) in [
+        ("cpt-of-nid 10.0.0.1@tcp", "\"cpt-of-nid\": [{\"nid\": \"10.0.0.1@tcp\""),
+        ("explain 127.0.5.55@tcp", "{\"explain\": [\"message of 4096 bytes to 127.0.5.55@tcp"),
+        ("debug suspicion", "{\"suspicion\": [\"rails suspected 0 times"),
+        (dump.as_str(), "{\"recording\": {\"calls\": "),
+    ] {
+        for line in [format!("ctl --json {words}"), format!("ctl {words} --json")] {
+            let said = d.done(&line);
+            assert!(said.contains(key) && said.ends_with("}\n"), "{line}: {said}");
+        }
+    }
+    assert_eq!(d.import("--sync --json", &backup), (0, "{\"change\": []}\n".to_owned()));
+    let more = format!("{backup}peer:\n- primary nid: 127.0.5.56@tcp\n");
+    let change = "{\"change\": [\"peer add 127.0.5.56@tcp\"]}\n";
+    assert_eq!(d.import("--sync --dry-run --json", &more), (0, change.to_owned()));
+    let (code, said) = d.run("ctl --json doctor");
+    assert!(said.starts_with("{\n  \"nodes\": ["), "{code} {said}");
+}
+
+#[test]
+fn a_gateway_that_does_not_forward_is_a_warning_once_and_no_error_at_every_check() {
+    let port = fresh::port();
+    let gateway = Daemon::start_on(port, "gateway", "127.0.5.58@tcp", &[]);
+    let d = Daemon::start_on(port, "behind", "127.0.5.57@tcp", &[]);
+    d.done("ctl route add --net tcp9 --gateway 127.0.5.58@tcp");
+    for _ in 0..3 {
+        d.done("ctl discover --force 127.0.5.58@tcp");
+    }
+    assert!(d.logs("has routing disabled"));
+    let log = fs::read_to_string(d.dir.join("log")).unwrap();
+    assert_eq!(log.matches("has routing disabled").count(), 1, "{log}");
+    assert!(!log.contains("ERROR"), "{log}");
+    drop(gateway);
+}
+
+#[test]
+fn lost_output_is_a_failure_and_a_reader_that_has_gone_is_none() {
+    let convert = |stdout: Stdio| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["ctl", "legacy2yaml", "networks=tcp(eth0)"]).stdout(stdout);
+        command.output().unwrap()
+    };
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let o = convert(Stdio::from(full));
+    let said = String::from_utf8_lossy(&o.stderr);
+    assert_eq!(o.status.code(), Some(228), "{said}");
+    assert!(said.contains("standard output: No space left on device"), "{said}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert!(convert(Stdio::from(writer)).status.success());
 }

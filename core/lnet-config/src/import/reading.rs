@@ -27,7 +27,7 @@ impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ForeignTunable(name) => {
-                write!(f, "'{name}' is a tunable of a driver that this node has not")
+                write!(f, "'{name}' is not a tunable of this network's driver here")
             }
             Self::FoundPeer(nid) => write!(f, "peer {nid} was found, not configured"),
         }

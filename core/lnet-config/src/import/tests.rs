@@ -289,7 +289,7 @@ fn errors_name_the_culprit_and_its_place() {
         ),
         (
             "net: [{net type: tcp, lnd tunables: {ntx: 1}}]",
-            "'ntx' is a tunable of a driver that this node has not at line 1, column 38",
+            "'ntx' is not a tunable of this network's driver here at line 1, column 38",
         ),
         (
             "net: [{net type: tcp, local NI(s): [{nid: 10.0.0.1@tcp1}]}]",

@@ -4,6 +4,7 @@ use lnet_types::Net;
 use serde::{Deserialize, Serialize};
 
 use super::{LegacyError, bad};
+use crate::suggest::near_net;
 use crate::{Interface, LndTunables, NetAdd, NetTunables, parse_cpts, parse_interfaces, text};
 
 /// Longest text, characters.
@@ -102,6 +103,11 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+fn no_network(name: &str) -> String {
+    let why = format!("'{name}' is not a network such as tcp or o2ib1");
+    near_net(name).map_or_else(|| why.clone(), |meant| format!("{why}: did you mean '{meant}'?"))
+}
+
 fn one(parameter: &'static str, part: &str) -> Result<NetSpec, LegacyError> {
     let fail = |what: String| bad(parameter, part, what);
     let (name, inside, behind) = match part.split_once('(') {
@@ -117,9 +123,7 @@ fn one(parameter: &'static str, part: &str) -> Result<NetSpec, LegacyError> {
         }
     };
     let name = name.trim();
-    let net = name
-        .parse()
-        .map_err(|_| fail(format!("'{name}' is not a network such as tcp or o2ib1")))?;
+    let net = name.parse().map_err(|_| fail(no_network(name)))?;
     let interfaces = match inside {
         None => Vec::new(),
         Some(inside) => parse_interfaces(inside).map_err(|e| fail(e.to_string()))?,

@@ -8,6 +8,7 @@ use super::{
     parse_modprobe, parse_networks, parse_routes,
 };
 use crate::config::{BUFFER_KEYS, Block, Config, GLOBAL_KEYS, NetBlock, NiBlock, OWN_KEYS};
+use crate::suggest::nearest;
 use crate::yaml::Pos;
 use crate::{LndTunables, NetAdd, NetTunables, RouteAdd, Setting, parse_number};
 
@@ -166,8 +167,8 @@ enum Meaning {
     Requests,
     /// The opposite of one.
     Inverted(&'static str),
-    Sock(fn(&mut SockParameters, &str) -> Option<()>),
-    Ib(fn(&mut IbParameters, &str) -> Option<()>),
+    Sock(fn(&mut SockParameters, &str) -> Put),
+    Ib(fn(&mut IbParameters, &str) -> Put),
     /// `cpu_npartitions`, and `cpu_pattern`: taken together, see [`ModuleParameters::take_cpus`].
     Npartitions,
     CpuPattern,
@@ -189,53 +190,56 @@ const DIFFERENT: &str = "this node works differently inside";
 /// The longest name of an interface.
 const INTERFACE_BYTES_MAX: usize = 15;
 
+/// Whether a value was taken; else what was expected.
+type Put = Result<(), String>;
+
 /// A number that fits, and that no tool prints as a negative one.
-fn put<T: TryFrom<i64>>(slot: &mut Option<T>, text: &str) -> Option<()> {
-    put_within(slot, text, i64::from(i32::MIN), i64::from(i32::MAX))
+fn put<T: TryFrom<i64>>(slot: &mut Option<T>, text: &str) -> Put {
+    let least = if T::try_from(-1).is_ok() { i32::MIN } else { 0 };
+    put_within(slot, text, least, i32::MAX)
 }
 
-fn put_within<T: TryFrom<i64>>(
-    slot: &mut Option<T>,
-    text: &str,
-    least: i64,
-    most: i64,
-) -> Option<()> {
-    let value = parse_number(text).filter(|n| (least..=most).contains(n))?;
-    *slot = Some(T::try_from(value).ok()?);
-    Some(())
+fn put_within<T: TryFrom<i64>>(slot: &mut Option<T>, text: &str, least: i32, most: i32) -> Put {
+    let value = parse_number(text).filter(|n| (least.into()..=most.into()).contains(n));
+    let value = value.and_then(|n| T::try_from(n).ok());
+    *slot = Some(value.ok_or_else(|| format!("expected {least} to {most}"))?);
+    Ok(())
 }
 
-fn flag(slot: &mut Option<bool>, text: &str) -> Option<()> {
-    *slot = Some(parse_number(text)? != 0);
-    Some(())
+fn flag(slot: &mut Option<bool>, text: &str) -> Put {
+    let value = parse_number(text).ok_or("expected a number, 0 for no")?;
+    *slot = Some(value != 0);
+    Ok(())
 }
 
 /// Seconds, below 0 as good as none.
-fn seconds(slot: &mut Option<u32>, text: &str) -> Option<()> {
-    let value = parse_number(text)?.max(0);
-    *slot = Some(u32::try_from(value).ok().filter(|n| i32::try_from(*n).is_ok())?);
-    Some(())
+fn seconds(slot: &mut Option<u32>, text: &str) -> Put {
+    let value = parse_number(text).map(|n| n.max(0)).and_then(|n| i32::try_from(n).ok());
+    let value = value.ok_or_else(|| format!("expected seconds, at most {}", i32::MAX))?;
+    *slot = Some(value.unsigned_abs());
+    Ok(())
 }
 
-fn accept(sock: &mut SockParameters, text: &str) -> Option<()> {
+fn accept(sock: &mut SockParameters, text: &str) -> Put {
     sock.accept = Some(match text {
         "secure" => AcceptFrom::Secure,
         "all" => AcceptFrom::All,
         "none" => AcceptFrom::None,
-        _ => return None,
+        _ => return Err("expected secure, all or none".to_owned()),
     });
-    Some(())
+    Ok(())
 }
 
-fn port(slot: &mut Option<u16>, text: &str) -> Option<()> {
-    put(slot, text)?;
-    slot.filter(|port| *port > 0).map(|_| ())
+fn port(slot: &mut Option<u16>, text: &str) -> Put {
+    put_within(slot, text, 1, u16::MAX.into())
 }
 
-fn name(slot: &mut Option<String>, text: &str) -> Option<()> {
-    let fits = !text.is_empty() && text.len() <= INTERFACE_BYTES_MAX;
-    *slot = Some(text.to_owned()).filter(|_| fits);
-    slot.as_ref().map(|_| ())
+fn name(slot: &mut Option<String>, text: &str) -> Put {
+    if text.is_empty() || text.len() > INTERFACE_BYTES_MAX {
+        return Err(format!("expected an interface, of at most {INTERFACE_BYTES_MAX} characters"));
+    }
+    *slot = Some(text.to_owned());
+    Ok(())
 }
 
 /// Module, parameter, what it means here.
@@ -436,6 +440,17 @@ const OTHERS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
+/// What is wrong with a name that the module has not.
+fn no_parameter(module: &str, name: &str) -> String {
+    let own = TABLE.iter().filter(|(m, ..)| *m == module).map(|(_, n, _)| *n);
+    let others = OTHERS.iter().filter(|(m, ..)| *m == module).flat_map(|(.., names)| *names);
+    let why = format!("module {module} has no parameter '{name}'");
+    match nearest(name, own.chain(others.copied())) {
+        Some(meant) => format!("{why}: did you mean '{meant}'?"),
+        None => why,
+    }
+}
+
 impl ModuleParameters {
     /// What a modprobe file asks for. Lines and names that are not understood are noted, values
     /// that are wrong are errors.
@@ -481,7 +496,7 @@ impl ModuleParameters {
                         None if TABLE.iter().any(|(m, ..)| m == module)
                             || OTHERS.iter().any(|(m, ..)| m == module) =>
                         {
-                            format!("module {module} has no parameter '{name}'")
+                            no_parameter(module, name)
                         }
                         None => format!("module {module} is not known"),
                     })
@@ -544,12 +559,10 @@ impl ModuleParameters {
             }
             Inverted(name) => self.setting(name, i64::from(number()? == 0)),
             Sock(put) => {
-                put(&mut self.sock, value)
-                    .ok_or_else(|| fail("no value for this parameter".to_owned()))?;
+                put(&mut self.sock, value).map_err(fail)?;
             }
             Ib(put) => {
-                put(&mut self.ib, value)
-                    .ok_or_else(|| fail("no value for this parameter".to_owned()))?;
+                put(&mut self.ib, value).map_err(fail)?;
             }
             Meaning::Npartitions => {
                 let most = CptTable::MAX as i64;

@@ -28,7 +28,7 @@ pub struct Pattern {
 #[non_exhaustive]
 pub enum ParsePatternError {
     /// The network's type.
-    #[error("pattern '{0}': unknown network type, expected tcp, o2ib, gni, kfi, …")]
+    #[error("pattern '{0}': unknown network type, expected tcp, o2ib, gni, kfi, …{hint}", hint = meant(.0))]
     NetType(String),
     /// The network's numbers.
     #[error("pattern '{pattern}': network number {source}")]
@@ -49,6 +49,14 @@ pub enum ParsePatternError {
         /// What is wrong with them.
         source: ParseNidListError,
     },
+}
+
+/// What addresses without their network may have meant.
+fn meant(pattern: &str) -> String {
+    match format!("{pattern}@tcp") {
+        meant if meant.parse::<Pattern>().is_ok() => format!(": did you mean '{meant}'?"),
+        _ => String::new(),
+    }
 }
 
 impl Pattern {

@@ -232,8 +232,9 @@ impl Node {
             return;
         };
         let disabled = info.features.contains(Features::RTE_DISABLED);
-        if disabled {
-            tracing::error!(gateway = %peer.primary, "has routing disabled");
+        if disabled && self.router.routes.all().any(|r| r.gateway == id && r.cached) {
+            // Once, not at every check; a state that gets worse is a warning.
+            tracing::warn!(gateway = %peer.primary, "has routing disabled");
         }
         let (mut lost, mut found) = (false, false);
         for route in self.router.routes.all_mut().filter(|r| r.gateway == id) {

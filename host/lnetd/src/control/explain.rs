@@ -2,8 +2,10 @@
 
 use lnet_admin::{AdminError, Reply};
 use lnet_types::{Errno, Nid};
+use lnet_wire::PAYLOAD_MAX;
 
 use super::Control;
+use super::net::not_ours;
 use crate::views;
 
 impl Control {
@@ -13,6 +15,15 @@ impl Control {
         source: Option<Nid>,
         size: u64,
     ) -> Result<Reply, AdminError> {
+        if size > PAYLOAD_MAX.into() {
+            return Err(AdminError::errno(Errno::EMSGSIZE)
+                .because(format_args!("size {size}: must be at most {PAYLOAD_MAX}")));
+        }
+        if let Some(source) = source
+            && !self.owns(source)?
+        {
+            return Err(AdminError::errno(Errno::EINVAL).because(not_ours(source)));
+        }
         self.on_node(Errno::ENETDOWN, move |stack, _| {
             let why = stack.node().explain(target, source, size);
             Ok(Reply::Texts(vec![why.to_string()]))

@@ -73,8 +73,11 @@ fn del(node: &mut Node, now: Instant, del: &FaultDel) -> Result<(), AdminError> 
     };
     match removed {
         0 => {
-            Err(AdminError::errno(Errno::ENOENT)
-                .because(format_args!("no rule from {src} to {dst}")))
+            let none = AdminError::errno(Errno::ENOENT);
+            Err(match (src, dst) == (NidMatch::Any, NidMatch::Any) {
+                true => none.because("there is no rule"),
+                false => none.because(format_args!("no rule from {src} to {dst}")),
+            })
         }
         _ => Ok(()),
     }

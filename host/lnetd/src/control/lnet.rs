@@ -36,12 +36,12 @@ impl Control {
             .tunables(state.tunables.clone())
             .cpts(self.cpus.table().clone())
             .start()
-            .map_err(|e| configure_error(Errno::ENOMEM).because(e))?;
+            .map_err(|e| AdminError::errno(Errno::ENOMEM).because(e))?;
         let calls = self.options.record;
         handle
             .call(move |stack, _| stack.node_mut().record(calls))
             .blocking()
-            .map_err(|e| configure_error(Errno::ENOMEM).because(e))?;
+            .map_err(|e| AdminError::errno(Errno::ENOMEM).because(e))?;
         let nets = nets::Nets::start(&handle, &state.sock)?;
         let selftest = match self.options.selftest {
             true => Some(self.start_selftest(&handle)?),
@@ -60,7 +60,8 @@ impl Control {
             _ if !all => self.start(&mut self.state())?,
             Some(file) => {
                 let refuse = |e: &dyn core::fmt::Display| {
-                    configure_error(Errno::EINVAL).because(format_args!("{}: {e}", file.display()))
+                    AdminError::errno(Errno::EINVAL)
+                        .because(format_args!("{}: {e}", file.display()))
                 };
                 let text = std::fs::read_to_string(file).map_err(|e| refuse(&e))?;
                 let config = Config::from_yaml(&text).map_err(|e| refuse(&e))?;
@@ -81,7 +82,7 @@ impl Control {
         }
         outcome.map_err(|e| {
             let why = e.detail.unwrap_or_else(|| e.text.clone());
-            configure_error(e.errno).because(why)
+            AdminError::errno(e.errno).because(why)
         })
     }
 
@@ -157,8 +158,4 @@ impl Control {
     pub(crate) fn stop(&self, grace: Duration) {
         self.unconfigure(grace);
     }
-}
-
-fn configure_error(errno: Errno) -> AdminError {
-    AdminError::new(errno, format!("LNet configure error: {errno}"))
 }

@@ -86,7 +86,10 @@ impl Control {
         let mut tunables = Tunables::new(options.profile);
         let settings: Vec<(&str, i64)> =
             parameters.settings.iter().map(|s| (s.name.as_str(), s.value)).collect();
-        tunables.set_all(&settings).context("module parameters")?;
+        tunables.set_all(&settings).with_context(|| match &options.modprobe {
+            Some(file) => format!("module parameters {}", file.display()),
+            None => "module parameters".to_owned(),
+        })?;
         let cpus = Cpus::new(options, &parameters).context("CPU partitions")?;
         let sock = nets::SockDefaults::new(options, &parameters);
         let rpc = request_tunables(options.profile, &parameters.requests)?;

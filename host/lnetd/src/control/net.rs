@@ -2,8 +2,8 @@
 
 use lnet_admin::{AdminError, NiTarget, Reply};
 use lnet_config::{NetAdd, NetCpts, NetDel, NetRules};
-use lnet_rt::{Namespace, NodeHandle};
-use lnet_types::{Errno, Net};
+use lnet_rt::{Namespace, NodeHandle, Stack};
+use lnet_types::{Errno, Net, Nid};
 
 use super::{Control, NOT_CONFIGURED, State, nid_of, off, stopped};
 use crate::nets::{self, Prefer, Scene, Settings};
@@ -89,18 +89,21 @@ impl Control {
             node.nets.set_conns_per_peer(&node.handle, nid, n)?;
         }
         self.on_node(Errno::ENETDOWN, move |stack, now| {
-            let views = stack.node().net_views();
-            if let Some(nid) = nid
-                && !views.iter().flat_map(|net| &net.nis).any(|ni| ni.nid == nid)
-            {
-                return Err(AdminError::new(Errno::ENOENT, "cannot set LNet NI")
-                    .because(format_args!("{nid}: must be one of this node's NIDs")));
+            if let Some(nid) = nid.filter(|nid| !has_ni(stack, *nid)) {
+                return Err(
+                    AdminError::new(Errno::ENOENT, "cannot set LNet NI").because(not_ours(nid))
+                );
             }
             if let Some(health) = health {
                 stack.node_mut().set_ni_health(now, nid, u32::from(health));
             }
             Ok(Reply::Done)
         })
+    }
+
+    /// Whether an interface of this node has the NID.
+    pub(super) fn owns(&self, nid: Nid) -> Result<bool, AdminError> {
+        self.on_node(Errno::ENETDOWN, move |stack, _| Ok(has_ni(stack, nid)))
     }
 
     pub(super) fn accept_from_set(
@@ -126,6 +129,15 @@ impl Control {
         }
         Ok(Reply::Done)
     }
+}
+
+fn has_ni(stack: &Stack, nid: Nid) -> bool {
+    stack.node().net_views().iter().flat_map(|net| &net.nis).any(|ni| ni.nid == nid)
+}
+
+/// What is wrong with a NID that no interface of this node has.
+pub(super) fn not_ours(nid: Nid) -> String {
+    format!("{nid}: must be one of this node's NIDs")
 }
 
 /// What is wrong with a network that this node has no interface on.

@@ -8,6 +8,7 @@ use lnet_rt::OpError;
 use lnet_types::{Errno, Nid, Pid, ProcessId};
 
 use super::Control;
+use super::net::not_ours;
 
 /// Limit on a ping without one of its own, in the kernel profile (D-82).
 const KERNEL_PING_TIMEOUT: Duration = Duration::from_secs(180);
@@ -35,7 +36,16 @@ impl Control {
             })
             .collect();
         let answers = asked.into_iter().map(|a| a.blocking());
-        Ok(contacted(&ping.nids, answers))
+        let absent = match ping.source {
+            Some(source) if !self.owns(source)? => Some(source),
+            _ => None,
+        };
+        let why = |e: &OpError| match (e.errno(), absent) {
+            (Errno::EINVAL, Some(source)) => not_ours(source),
+            (Errno::EIO, _) => format!("no answer within {timeout:?}"),
+            _ => e.to_string(),
+        };
+        Ok(contacted(&ping.nids, answers, why))
     }
 
     pub(super) fn discover(&self, discover: &Discover) -> Result<Reply, AdminError> {
@@ -50,11 +60,16 @@ impl Control {
             )
             .collect();
         let answers = asked.into_iter().map(|a| a.blocking());
-        Ok(contacted(&discover.nids, answers))
+        Ok(contacted(&discover.nids, answers, OpError::to_string))
     }
 }
 
-fn contacted(nids: &[Nid], answers: impl Iterator<Item = Result<Found, OpError>>) -> Reply {
+/// The outcomes; `why` says what a failure means.
+fn contacted(
+    nids: &[Nid],
+    answers: impl Iterator<Item = Result<Found, OpError>>,
+    why: impl Fn(&OpError) -> String,
+) -> Reply {
     Reply::Contacted(
         nids.iter()
             .zip(answers)
@@ -67,7 +82,7 @@ fn contacted(nids: &[Nid], answers: impl Iterator<Item = Result<Found, OpError>>
                         pid: Pid::LUSTRE.0,
                         nids: found.nids,
                     })
-                    .map_err(|e| AdminError::errno(e.errno()).because(e)),
+                    .map_err(|e| AdminError::errno(e.errno()).because(why(&e))),
             })
             .collect(),
     )

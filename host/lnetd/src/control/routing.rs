@@ -128,8 +128,13 @@ fn page(stack: &Stack, from: Option<u64>) -> RoutePage {
 pub(super) fn set(stack: &mut Stack, on: bool) -> Result<(), AdminError> {
     let done = if on { stack.enable_routing() } else { stack.disable_routing() };
     done.map_err(|errno| {
-        let what = if on { "start" } else { "stop" };
-        AdminError::errno(errno).because(format_args!("cannot {what} forwarding: {errno}"))
+        let why = match (on, errno) {
+            (true, Errno::EBUSY) => "routing 1: must wait until forwarding has stopped".to_owned(),
+            (false, Errno::EBUSY) => "routing 0: must wait until forwarding has started".to_owned(),
+            (true, Errno::ENOMEM) => "routing 1: no memory for router buffers".to_owned(),
+            (on, errno) => format!("routing {}: {errno}", u8::from(on)),
+        };
+        AdminError::errno(errno).because(why)
     })
 }
 

@@ -297,11 +297,15 @@ fn of_peers(node: &NodePicture) -> Vec<Family> {
         Family::gauge("peer_ni_queued", "Bytes that wait for a peer's interface.").unit("bytes");
     let mut failures =
         Family::counter("peer_ni_failures", "Failures charged to a peer's interface, by class.");
-    let help = "Whether a peer has an interface that is up with health above 0.";
+    let help = "Whether a peer has an interface that is up with health above 0; nothing for a peer \
+                that was never reached.";
     let mut any = Family::gauge("peer_up", help);
     for peer in &node.peers {
         let primary = peer.primary.to_string();
-        any.add(&[("peer", &primary)], u32::from(peer.nis.iter().any(is_usable)));
+        // One that was never reached is neither: `peer_nis_by_state` has it as unknown.
+        if peer.was_reached() {
+            any.add(&[("peer", &primary)], u32::from(peer.nis.iter().any(is_usable)));
+        }
         for ni in &peer.nis {
             let nid = ni.nid.to_string();
             let labels = [("peer", primary.as_str()), ("nid", nid.as_str())];

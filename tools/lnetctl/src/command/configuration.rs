@@ -11,6 +11,7 @@ use lnet_config::yaml::{Pos, YAML_BYTES_MAX};
 use lnet_config::{Block, Config, ConfigError, Step, Style};
 use lnet_types::Errno;
 
+use super::draft::Draft;
 use super::{global, net, peer, ping, route, routing, sync, udsp};
 use crate::Session;
 use crate::args::Args;
@@ -30,8 +31,8 @@ pub(crate) fn export(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
     };
     // It leaves for the file as it comes, and stays out of standard output. What could not be written
     // in between fails at the end too: the writer stays broken.
-    let file = match File::create(path) {
-        Ok(file) => Whole { file, broken: None },
+    let (draft, file) = match Draft::begin(path) {
+        Ok((draft, file)) => (draft, Whole { file, broken: None }),
         Err(e) => return cannot_open(session, path, &e),
     };
     let stdout = session.live.replace(Box::new(file));
@@ -40,9 +41,19 @@ pub(crate) fn export(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
     session.json = false;
     let written = session.spill();
     session.live = stdout;
+    session.unwritten = None;
     match written {
-        Ok(()) => code,
-        Err(e) => cannot_open(session, path, &e),
+        Ok(()) if code == 0 => match draft.keep() {
+            Ok(()) => 0,
+            Err(e) => cannot_open(session, path, &e),
+        },
+        outcome => {
+            let is_as_before = draft.discard();
+            if is_as_before && session.explain {
+                session.err_line(format_args!("# {path}: left as it was"));
+            }
+            outcome.map_or_else(|e| cannot_open(session, path, &e), |()| code)
+        }
     }
 }
 
@@ -210,6 +221,10 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
             return INVALID;
         }
     };
+    if let Some(complaint) = contradiction(args) {
+        session.err_line(format_args!("lnetctl: import: {complaint}"));
+        return INVALID;
+    }
     let place = Place::library(
         match mode {
             Mode::Add => "add",
@@ -248,7 +263,8 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
                     _ => continue,
                 };
                 let text = format!("invalid key '{key}'");
-                session.error_at(place, INVALID, &text, *pos, None);
+                let hint = format!("{key}: must be run, with 'lnetctl import --exec'");
+                session.error_at(place, INVALID, &text, *pos, Some(&hint));
                 return INVALID;
             }
             let steps = match mode {
@@ -260,6 +276,17 @@ pub(crate) fn import(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
         Mode::Show => show_blocks(session, &config),
         Mode::Exec => run_blocks(session, config),
     }
+}
+
+/// What is wrong with options that would change the node in another way than one of them says.
+fn contradiction(args: &Args) -> Option<String> {
+    let sync = args.has("sync");
+    if args.has("dry-run") && !sync {
+        return Some("--dry-run: expected --sync beside it; nothing was changed".to_owned());
+    }
+    let other = ["add", "del", "show", "exec", "old-api"].into_iter().find(|long| args.has(long));
+    let other = other.filter(|_| sync)?;
+    Some(format!("--sync: must stand without --{other}; nothing was changed"))
 }
 
 /// Prints why a text is no configuration.

@@ -5,7 +5,7 @@
 //! calls.
 
 use lnet_admin::{ClientError, Reply, Request};
-use lnet_config::{Style, Tree};
+use lnet_config::{Style, Tree, near_nids};
 
 use lnet_types::NidList;
 
@@ -22,7 +22,10 @@ pub(crate) fn recovery(session: &mut Session<'_>, _: &Command, args: &Args) -> i
         (true, false) => &[("Local NI recovery", false)],
         (false, true) => &[("Peer NI recovery", true)],
         (true, true) => &[("Local NI recovery", false), ("Peer NI recovery", true)],
-        (false, false) => return INVALID,
+        (false, false) => {
+            session.lacking = true;
+            return INVALID;
+        }
     };
     for &(key, peers) in queues {
         match session.ask(&Request::RecoveryShow { peers }) {
@@ -44,7 +47,7 @@ pub(crate) fn recovery(session: &mut Session<'_>, _: &Command, args: &Args) -> i
 pub(crate) fn suspicion(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
     match session.ask(&Request::SuspicionShow) {
         Ok(Reply::Texts(texts)) => {
-            texts.iter().for_each(|text| session.out.push_str(text));
+            session.texts("suspicion", &texts);
             0
         }
         Ok(_) => session.failed(PLACE, &ClientError::Unexpected, |r| r.text.clone(), None),
@@ -93,7 +96,13 @@ pub(crate) fn nidlist(session: &mut Session<'_>, command: &Command, args: &Args)
     };
     let list: NidList = match text.parse() {
         Ok(list) => list,
-        Err(e) => return session.bad_value(place, &e.to_string()),
+        Err(e) => match near_nids(text) {
+            Some(meant) => {
+                let reason = format!("did you mean '{meant}'?");
+                return session.bad_value_because(place, &e.to_string(), &reason);
+            }
+            None => return session.bad_value(place, &e.to_string()),
+        },
     };
     let nid = match nid.map(|text| (text, single_nid(text))) {
         None => None,

@@ -28,10 +28,7 @@ pub(crate) fn explain(session: &mut Session<'_>, command: &Command, args: &Args)
     };
     match session.ask(&request) {
         Ok(Reply::Texts(texts)) => {
-            for text in texts {
-                session.out.push_str(text.trim_end());
-                session.out.push('\n');
-            }
+            session.texts("explain", &texts);
             0
         }
         Ok(_) => session.failed(PLACE, &ClientError::Unexpected, |r| r.text.clone(), None),

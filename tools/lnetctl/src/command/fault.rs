@@ -71,10 +71,14 @@ impl Bad {
         Self { lacking: true, ..Self::misuse(text) }
     }
 
+    fn because(self, reason: String) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
     fn print(self, session: &mut Session<'_>) -> i32 {
         session.err_line(self.text);
-        if let (true, Some(reason)) = (session.explain, self.reason) {
-            session.err_line(format_args!("# {reason}"));
+        if let Some(reason) = self.reason {
+            session.reason(&reason);
         }
         session.lacking = self.lacking;
         self.code
@@ -99,17 +103,25 @@ fn rule(args: &Args, kind: FaultKind, strict: bool) -> Result<FaultRule, Bad> {
     let (mut kinds, mut portals, mut errors) = (0, 0u64, 0);
     for word in args.values("message") {
         let known = KINDS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
-        let (_, bit) = known.ok_or_else(|| Bad::misuse(format!("unknown message type {word}")))?;
+        let (_, bit) = known.ok_or_else(|| {
+            Bad::misuse(format!("unknown message type {word}"))
+                .because("expected PUT, ACK, GET or REPLY".to_owned())
+        })?;
         kinds |= bit;
     }
     for word in args.values("portal") {
         let portal = parse_number(word).and_then(|n| u32::try_from(n).ok());
         let portal = portal.filter(|p| *p < PORTALS);
-        portals |= 1 << portal.ok_or_else(|| Bad::misuse(format!("invalid portal: {word}")))?;
+        portals |= 1
+            << portal.ok_or_else(|| {
+                Bad::misuse(format!("invalid portal: {word}"))
+                    .because(format!("expected 0 to {}", PORTALS - 1))
+            })?;
     }
     for word in args.values("health_error").filter(|_| kind == FaultKind::Drop) {
-        errors |= health_error(word)
-            .ok_or_else(|| Bad::misuse(format!("unknown health error {word}")))?;
+        errors |= health_error(word).ok_or_else(|| {
+            Bad::misuse(format!("unknown health error {word}")).because(errors_known())
+        })?;
     }
     let (rate, interval_s) = (count(args, "rate")?, count(args, "interval")?);
     let random = args.has("random") && kind == FaultKind::Drop;
@@ -141,6 +153,13 @@ fn rule(args: &Args, kind: FaultKind, strict: bool) -> Result<FaultRule, Bad> {
     Ok(FaultRule { src, dst, local, portals, kinds, rate, interval_s, times, action })
 }
 
+/// The names of health errors, as a mistyped one is answered.
+fn errors_known() -> String {
+    let names = HealthStatus::ALL.iter().skip(1).map(|status| status.name());
+    let names: Vec<&str> = names.chain([RANDOM_ERROR.0]).collect();
+    format!("expected one of {}", names.join(", "))
+}
+
 /// The bit of a health status by its name; the names of S-fault are those of the statuses.
 fn health_error(word: &str) -> Option<u32> {
     if word == RANDOM_ERROR.0 {
@@ -169,9 +188,9 @@ fn bad_nid(text: &str) -> Bad {
 /// The number behind an option; 0 without it.
 fn count(args: &Args, long: &str) -> Result<u32, Bad> {
     let Some(word) = args.value(long) else { return Ok(0) };
-    parse_number(word)
-        .and_then(|n| u32::try_from(n).ok())
-        .ok_or_else(|| Bad::misuse(format!("invalid {long} value '{word}': expected a number")))
+    parse_number(word).and_then(|n| u32::try_from(n).ok()).ok_or_else(|| {
+        Bad::misuse(format!("invalid {long} value '{word}': expected 0 to {}", u32::MAX))
+    })
 }
 
 pub(crate) fn del(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {

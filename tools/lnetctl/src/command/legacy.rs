@@ -12,7 +12,7 @@ use crate::table::Command;
 
 /// What cannot be read, and wrong words on the command line (N-15).
 const INPUT_ERROR: i32 = 1;
-const USAGE_ERROR: i32 = 2;
+pub(crate) const USAGE_ERROR: i32 = 2;
 /// Longest input, bytes.
 const INPUT_MAX: u64 = 1 << 20;
 /// The parameters that a file may be the text of.

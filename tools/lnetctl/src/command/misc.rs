@@ -8,7 +8,7 @@ use lnet_admin::{ClientError, Reply, Request};
 use lnet_config::{Style, Tree};
 use lnet_types::{Errno, NetType, Nid};
 
-use super::nid_list;
+use super::{nid_list, not_nids};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -17,6 +17,7 @@ use crate::table::Command;
 /// What a service id of the TCP port space of the RDMA connection manager begins with.
 const TCP_PORT_SPACE: u64 = 0x0106 << 16;
 
+const SERVICE: Place = Place::classic("show", "service_id");
 const CPT: Place = Place::library("manage", "cpt-of-nid");
 
 pub(crate) fn cpt_of_nid(session: &mut Session<'_>, command: &Command, args: &Args) -> i32 {
@@ -28,7 +29,7 @@ pub(crate) fn cpt_of_nid(session: &mut Session<'_>, command: &Command, args: &Ar
         match nid_list(operand) {
             Ok(more) => nids.extend(more),
             Err(e) => {
-                let reason = format!("'{operand}'");
+                let reason = not_nids(operand, e);
                 session.error(CPT, e.errno().negative(), &e.to_string(), Some(&reason));
                 return INVALID;
             }
@@ -51,10 +52,16 @@ pub(crate) fn cpt_of_nid(session: &mut Session<'_>, command: &Command, args: &Ar
 /// The InfiniBand service id of the driver's port, as the 64 bits of it are sent. The driver comes with
 /// the first network of its kind; without one this says what the original says where it is not loaded.
 pub(crate) fn service_id(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
-    let nets = session.ask(&Request::NetShow { net: None, detail: false });
-    if let Ok(Reply::Nets(nets)) = nets
-        && nets.iter().any(|net| net.net.kind == NetType::O2IB)
-    {
+    let nets = match session.ask(&Request::NetShow { net: None, detail: false }) {
+        Ok(Reply::Nets(nets)) => nets,
+        // A node without networks has none of this kind either.
+        Err(ClientError::Refused(_)) => Vec::new(),
+        Ok(_) => {
+            return session.failed(SERVICE, &ClientError::Unexpected, |r| r.text.clone(), None);
+        }
+        Err(e) => return session.failed(SERVICE, &e, |r| r.text.clone(), None),
+    };
+    if nets.iter().any(|net| net.net.kind == NetType::O2IB) {
         let id = TCP_PORT_SPACE | u64::from(service(session));
         let value = Tree::plain(format_args!("{:#018x}", id.swap_bytes()));
         session.print(&Tree::map([("service_id", Tree::map([("value", value)]))]), Style::Classic);

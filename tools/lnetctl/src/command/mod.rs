@@ -3,6 +3,7 @@
 pub(crate) mod configuration;
 pub(crate) mod connection;
 pub(crate) mod debug;
+mod draft;
 pub(crate) mod explain;
 pub(crate) mod fault;
 pub(crate) mod fault_rpc;
@@ -27,7 +28,7 @@ use core::ops::RangeInclusive;
 
 pub(crate) use hosts::nid_list;
 use lnet_config::parse_number;
-pub(crate) use lnet_config::{not_a_net, not_a_nid};
+pub(crate) use lnet_config::{not_a_net, not_a_nid, not_nids};
 use lnet_types::Nid;
 
 use crate::Session;

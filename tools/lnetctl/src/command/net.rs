@@ -27,6 +27,8 @@ const TRAFFIC_CLASS_MAX: usize = 63;
 const PARSER_ERROR: i32 = Errno::EPERM.negative();
 const NO_NET: &str = "missing mandatory parameters in NI config: 'network'";
 const NET_AND_NID: &str = "--net is invalid with --nid option";
+const NET_IS_FOR: &str =
+    "--net is for --lnd-timeout and --accept-from; --nid or --all choose interfaces";
 const BAD_CONNS: &str = "invalid conns-per-peer value (valid range 0-127)";
 
 pub(crate) fn add(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
@@ -197,6 +199,9 @@ pub(crate) fn set(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
 }
 
 fn set_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<Request>, i32> {
+    if !session.strict && is_net_ignored(args) {
+        return Err(session.bad_value(SET, NET_IS_FOR));
+    }
     // -1 leaves it as it is, which scripts set where they have no opinion.
     let conns_per_peer = match args.value("conns-per-peer").and_then(parse_number) {
         Some(-1) => None,
@@ -228,10 +233,21 @@ fn set_requests(session: &mut Session<'_>, args: &Args) -> Result<Vec<Request>, 
     if let Some(list) = args.value("cpt") {
         requests.push(cpts(session, target, list)?);
     }
-    if health.is_some() || conns_per_peer.is_some() {
+    // A NID alone is looked up too: what has no such interface is no success.
+    let asks = requests.is_empty() && matches!(target, NiTarget::Nid(_)) && !session.strict;
+    if health.is_some() || conns_per_peer.is_some() || asks {
         requests.push(Request::NetSet { target, health, conns_per_peer });
     }
     Ok(requests)
+}
+
+/// Whether `--net` stands where it would say nothing: a value meant for one network would be that of
+/// every interface.
+fn is_net_ignored(args: &Args) -> bool {
+    let any = |longs: &[&str]| longs.iter().any(|long| args.has(long));
+    let uses_net = any(&["lnd-timeout", "accept-from"]);
+    let is_for_all = any(&["health", "conns-per-peer"]) && !any(&["nid", "all"]);
+    args.has("net") && (!uses_net || is_for_all)
 }
 
 fn cpts(session: &mut Session<'_>, target: NiTarget, list: &str) -> Result<Request, i32> {
@@ -327,7 +343,8 @@ fn conns_per_peer(session: &mut Session<'_>, args: &Args, place: Place) -> Resul
     let Some(word) = args.value("conns-per-peer") else { return Ok(None) };
     match parse_number(word).and_then(|n| u8::try_from(n).ok()).filter(|n| *n <= 127) {
         None => {
-            session.error(place, PARSER_ERROR, BAD_CONNS, None);
+            let reason = format!("conns-per-peer {word}: must be 0 to 127");
+            session.error(place, PARSER_ERROR, BAD_CONNS, Some(&reason));
             Err(PARSER_ERROR)
         }
         conns => Ok(conns),
@@ -339,7 +356,8 @@ fn tos(session: &mut Session<'_>, args: &Args) -> Result<Option<i16>, i32> {
     match parse_number(word).and_then(|n| i16::try_from(n).ok()).filter(|n| (-1..=255).contains(n))
     {
         None => {
-            session.error(ADD_OPTION, INVALID, "Invalid ToS argument", None);
+            let reason = format!("tos {word}: must be -1 to 255");
+            session.error(ADD_OPTION, INVALID, "Invalid ToS argument", Some(&reason));
             Err(INVALID)
         }
         tos => Ok(tos),

@@ -6,7 +6,7 @@ use lnet_admin::{ClientError, NiTarget, PeerSnapshot, Request};
 use lnet_config::{PeerAdd, PeerDel, Style, Tree};
 use lnet_types::{Errno, Nid};
 
-use super::{HEALTH, nid_list, not_a_nid, number_in, single_nid};
+use super::{HEALTH, nid_list, not_a_nid, not_nids, number_in, single_nid};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -54,7 +54,7 @@ fn members(session: &mut Session<'_>, place: Place, args: &Args) -> Result<(Nid,
         Some((_, Ok(nids))) => nids,
         Some((text, Err(e))) => {
             session.out_line(format_args!("can't parse nidrange: \"{text}\""));
-            let reason = not_a_nid(text);
+            let reason = not_nids(text, e);
             session.error(place, e.errno().negative(), &e.to_string(), Some(&reason));
             return Err(INVALID);
         }
@@ -159,7 +159,9 @@ fn set_request(session: &mut Session<'_>, args: &Args) -> Result<Option<Request>
             None => return Err(session.bad_nid(SET, text)),
         },
     };
-    if health.is_none() && state.is_none() {
+    // A NID alone is looked up too: what no peer has is no success.
+    let asks = matches!(target, NiTarget::Nid(_)) && !session.strict;
+    if health.is_none() && state.is_none() && !asks {
         return Ok(None);
     }
     Ok(Some(Request::PeerSet {

@@ -6,7 +6,7 @@ use lnet_admin::{ClientError, Contact, Contacted, Discover, Ping, REPLY_TIMEOUT,
 use lnet_config::{NID_LIST_MAX, Style, Tree};
 use lnet_types::{Errno, Nid, Pid, ProcessId};
 
-use super::{nid_list, not_a_nid, number, single_nid};
+use super::{nid_list, not_nids, number, single_nid};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -88,7 +88,7 @@ fn targets(session: &mut Session<'_>, place: Place, operands: &[String]) -> Resu
         match more {
             Ok(more) => nids.extend(more),
             Err(e) => {
-                let reason = not_a_nid(operand);
+                let reason = not_nids(operand, e);
                 session.error(place, e.errno().negative(), &e.to_string(), Some(&reason));
                 return Err(INVALID);
             }

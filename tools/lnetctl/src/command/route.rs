@@ -1,10 +1,10 @@
 //! `route add`, `route del`, `route show` (C-route).
 
 use lnet_admin::{AdminError, Request, RouteSnapshot};
-use lnet_config::{RouteAdd, RouteDel, Style, Tree, parse_number};
+use lnet_config::{RouteAdd, RouteDel, Style, Tree};
 use lnet_types::{Errno, Net, Nid};
 
-use super::{nid_list, not_a_net, not_a_nid, number};
+use super::{nid_list, not_a_net, not_nids, number};
 use crate::Session;
 use crate::args::Args;
 use crate::report::{INVALID, Place};
@@ -108,7 +108,7 @@ fn ends(session: &mut Session<'_>, place: Place, args: &Args) -> Result<(Net, Ve
 
 fn gateway_list(session: &mut Session<'_>, place: Place, text: &str) -> Result<Vec<Nid>, i32> {
     nid_list(text).map_err(|e| {
-        let reason = format!("gateway: {}", not_a_nid(text));
+        let reason = format!("gateway: {}", not_nids(text, e));
         session.error(place, e.errno().negative(), &e.to_string(), Some(&reason));
         INVALID
     })
@@ -167,7 +167,7 @@ fn filter(session: &mut Session<'_>, args: &Args) -> Result<Filter, i32> {
         net,
         gateways,
         hops: hops(session, SHOW, args)?,
-        priority: args.value("priority").and_then(parse_number),
+        priority: number(session, args, "priority", SHOW)?,
     })
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use lnet_admin::{GlobalSnapshot, Request, batches};
 use lnet_config::yaml::Pos;
-use lnet_config::{BUFFER_KEYS, Block, Config, PeerBlock, Setting, Step, diff};
+use lnet_config::{BUFFER_KEYS, Block, Config, PeerBlock, Setting, Step, Style, Tree, diff};
 use lnet_types::{Errno, Nid};
 
 use super::configuration::{self, What};
@@ -15,7 +15,15 @@ use super::{global, routing};
 use crate::Session;
 use crate::report::{INVALID, Place};
 
+/// What an empty file would mean is never what its author meant.
+const EMPTY: &str = "an empty file: expected the configuration that is to be";
+const EMPTY_HINT: &str = "'lnetctl lnet unconfigure' removes everything";
+
 pub(super) fn sync(session: &mut Session<'_>, place: Place, wanted: &Config, dry_run: bool) -> i32 {
+    if wanted.blocks.is_empty() {
+        session.error_at(place, INVALID, EMPTY, Pos { line: 1, column: 1 }, Some(EMPTY_HINT));
+        return INVALID;
+    }
     for (pos, block) in &wanted.blocks {
         let what = match block {
             Block::Ping(_) => "ping",
@@ -48,15 +56,10 @@ pub(super) fn sync(session: &mut Session<'_>, place: Place, wanted: &Config, dry
     let mut known = has.clone();
     known.blocks.extend(found);
     let steps = diff(&known, wanted);
-    if steps.is_empty() && tunables.configured {
-        session.out_line("no change");
-        return 0;
-    }
-    if !tunables.configured {
-        session.out_line("lnet configure");
-    }
-    steps.iter().for_each(|step| session.out_line(described(step)));
-    if dry_run {
+    let configure = (!tunables.configured).then(|| "lnet configure".to_owned());
+    let change: Vec<String> = configure.into_iter().chain(steps.iter().map(described)).collect();
+    print(session, &change);
+    if dry_run || change.is_empty() {
         return 0;
     }
     if !tunables.configured {
@@ -70,6 +73,18 @@ pub(super) fn sync(session: &mut Session<'_>, place: Place, wanted: &Config, dry
         take_back(session, &has, tunables.configured);
     }
     code
+}
+
+/// Prints the change, a step on each line.
+fn print(session: &mut Session<'_>, change: &[String]) {
+    if session.json {
+        let steps = change.iter().map(Tree::plain).collect();
+        return session.print(&Tree::map([("change", Tree::List(steps))]), Style::Library);
+    }
+    if change.is_empty() {
+        session.out_line("no change");
+    }
+    change.iter().for_each(|step| session.out_line(step));
 }
 
 /// Takes the node back to what it was.

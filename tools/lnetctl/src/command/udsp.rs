@@ -107,5 +107,7 @@ fn count(session: &mut Session<'_>, args: &Args, long: &'static str) -> Result<O
 fn bad(session: &mut Session<'_>, args: &Args, long: &'static str) -> i32 {
     let word = args.value(long).unwrap_or_default();
     session.out_line(format_args!("Invalid {long} \"{word}\""));
+    let least = u32::from(long == "messages");
+    session.reason(&format!("{long} {word}: expected {least} to {}", u32::MAX));
     INVALID
 }

@@ -21,7 +21,7 @@ use self::rules::{Finding, Level, RULES};
 use self::site::{Node, Site};
 use crate::Session;
 use crate::args::Args;
-use crate::command::single_nid;
+use crate::command::{not_a_nid, single_nid};
 use crate::report::{INVALID, Place};
 use crate::table::Command;
 
@@ -49,6 +49,11 @@ struct RuleName {
 
 /// The command.
 pub(crate) fn doctor(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
+    let names_others = args.has("peer") || args.has("export") || !args.operands.is_empty();
+    if args.has("save") && names_others {
+        let what = "--save writes down this node: expected no other node beside it";
+        return session.bad_value(PLACE, what);
+    }
     let mut site = Site::default();
     let mut missing = Vec::new();
     let mut local = match local::node(session) {
@@ -69,7 +74,7 @@ pub(crate) fn doctor(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
     for word in args.values("peer") {
         let Some(nid) = single_nid(word) else {
             let what = format!("invalid peer value '{word}': expected a NID such as 10.0.0.1@tcp");
-            return session.bad_value(PLACE, &what);
+            return session.bad_value_because(PLACE, &what, &not_a_nid(word));
         };
         match local::peer(session, nid) {
             Ok((peer, silent)) => {
@@ -91,7 +96,7 @@ pub(crate) fn doctor(session: &mut Session<'_>, _: &Command, args: &Args) -> i32
     site.nodes.insert(0, local);
     merge::merge(&mut site);
     let findings = rules::check(&site);
-    if args.has("json") {
+    if args.has("json") || session.json {
         json(session, &site, &missing, &findings);
     } else {
         text(session, &site, &missing, &findings);

@@ -10,7 +10,7 @@ use lnet_types::{Errno, Nid, Pid, ProcessId};
 use super::{INVALID, MISUSE, failed};
 use crate::Session;
 use crate::args::Args;
-use crate::command::single_nid;
+use crate::command::{not_a_nid, single_nid};
 use crate::table::Command;
 
 /// The longest time-out of a ping, seconds; also how long one without any may take.
@@ -99,6 +99,7 @@ pub(super) fn which_nid(session: &mut Session<'_>, command: &Command, args: &Arg
     for word in &args.operands {
         let Some(nid) = single_nid(word) else {
             session.err_line(format_args!("Can't parse NID {word}"));
+            session.reason(&not_a_nid(word));
             return MISUSE;
         };
         nids.push(nid);
@@ -129,6 +130,7 @@ pub(super) fn ping(session: &mut Session<'_>, command: &Command, args: &Args) ->
     };
     let Some(nid) = target(word) else {
         session.err_line(format_args!("Invalid PID argument \"{word}\""));
+        session.reason(&not_a_nid(word));
         return INVALID;
     };
     let timeout_ms = match args.operands.get(1).map(|text| (text, parse_number(text))) {
@@ -171,6 +173,9 @@ fn answer(session: &mut Session<'_>, word: &str, contacted: &[Contacted]) -> i32
             }
             Err(error) => {
                 session.out_line(format_args!("failed to ping {word}: {}", error.text));
+                if let Some(why) = error.detail.as_deref().filter(|why| *why != error.text) {
+                    session.reason(why);
+                }
                 return error.errno.negative();
             }
         }

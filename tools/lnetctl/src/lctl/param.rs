@@ -9,13 +9,14 @@ use crate::Session;
 use crate::args::Args;
 use crate::table::Command;
 
-/// The parameters that the patterns name, in the order of the patterns; says which names none.
+/// The parameters that the patterns name, in the order of the patterns, and 0; or the code of a pattern
+/// that names none, which is reported.
 fn chosen(
     session: &mut Session<'_>,
     command: &Command,
     args: &Args,
     patterns: &[String],
-) -> Result<Vec<ParamInfo>, i32> {
+) -> Result<(Vec<ParamInfo>, i32), i32> {
     let all = match session.ask(&Request::ParamList) {
         Ok(Reply::Params(all)) => all,
         Ok(_) => return Err(failed(session, command.name, &ClientError::Unexpected)),
@@ -33,13 +34,14 @@ fn chosen(
             let errno = Errno::ENOENT;
             session
                 .err_line(format_args!("error: {}: param_path '{pattern}': {errno}", command.name));
+            session.suggest(pattern, all.iter().map(|p| p.name.as_str()));
             code = errno.negative();
         }
         let only_writable = args.has("writable") || args.has("only-tunable");
         let wanted = fits.into_iter().filter(|p| p.writable || !only_writable);
         chosen.extend(wanted.cloned());
     }
-    if code == 0 { Ok(chosen) } else { Err(code) }
+    Ok((chosen, code))
 }
 
 /// Shell patterns: `*` any text, `?` any character.
@@ -79,12 +81,12 @@ pub(super) fn list(session: &mut Session<'_>, command: &Command, args: &Args) ->
     let everything = ["*".to_owned()];
     let patterns = if args.operands.is_empty() { &everything[..] } else { &args.operands };
     match chosen(session, command, args, patterns) {
-        Ok(params) => {
+        Ok((params, code)) => {
             for param in &params {
                 let name = shown(param, args);
                 session.out_line(name);
             }
-            0
+            code
         }
         Err(code) => code,
     }
@@ -96,11 +98,10 @@ pub(super) fn get(session: &mut Session<'_>, command: &Command, args: &Args) -> 
     if args.operands.is_empty() {
         return command.print_help(session, INVALID);
     }
-    let params = match chosen(session, command, args, &args.operands) {
-        Ok(params) => params,
+    let (params, mut first) = match chosen(session, command, args, &args.operands) {
+        Ok(chosen) => chosen,
         Err(code) => return code,
     };
-    let mut first = 0;
     for param in &params {
         if args.has("only-name") {
             let name = shown(param, args);
@@ -205,8 +206,8 @@ fn set_all(
     value: &str,
 ) -> i32 {
     let params = match chosen(session, command, args, &[pattern.to_owned()]) {
-        Ok(params) => params,
-        Err(code) => return code,
+        Ok((params, 0)) => params,
+        Ok((_, code)) | Err(code) => return code,
     };
     for ParamInfo { name, .. } in params {
         let request = Request::ParamSet { name: name.clone(), value: value.to_owned() };

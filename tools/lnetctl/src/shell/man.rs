@@ -3,7 +3,7 @@
 
 use roff::{Inline, Roff, bold, italic, roman};
 
-use super::{commands, commands_of, examples};
+use super::{commands, commands_of};
 use crate::args::{Arg, Opt};
 use crate::lctl;
 use crate::table::Command;
@@ -157,7 +157,7 @@ fn entry(command: &'static Command) -> Entry<'static> {
         head: format!("{}{gap}{operands}", command.path),
         about: command.summary,
         options: command.options,
-        examples: examples::of(command.path),
+        examples: command.examples(),
     }
 }
 

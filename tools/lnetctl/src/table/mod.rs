@@ -69,7 +69,17 @@ impl Command {
         matches!(
             last,
             Some("show" | "list" | "export" | "ping" | "discover" | "recovery" | "timers")
-        ) || matches!(self.path, "import" | "explain import" | "explain lock")
+        ) || matches!(
+            self.path,
+            "import"
+                | "explain"
+                | "explain import"
+                | "explain lock"
+                | "debug suspicion"
+                | "debug dump"
+                | "cpt-of-nid"
+                | "service-id"
+        )
     }
 
     /// What it is for and how it is called.
@@ -91,12 +101,21 @@ impl Command {
             // Infallible: writing to a String.
             let _ = writeln!(text, "\t--{}: {}{usage}", opt.long, opt.help);
         }
-        for (line, why) in shell::examples::of(self.path) {
+        for (line, why) in self.examples() {
             // Infallible: writing to a String.
             let _ = writeln!(text, "\tlnetctl {line}   ({why})");
         }
         text.push('\n');
         text
+    }
+
+    /// Command lines to start from. They are those of `lnetctl`: other programs have commands of the
+    /// same names.
+    pub(crate) fn examples(&self) -> &'static [(&'static str, &'static str)] {
+        match shell::commands().into_iter().any(|command| core::ptr::eq(command, self)) {
+            true => shell::examples::of(self.path),
+            false => &[],
+        }
     }
 
     /// Prints the help on standard output and returns `code`.
@@ -181,6 +200,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn help_of_a_command_that_two_programs_have_names_the_own_program_alone() {
+        let lctl = crate::lctl::table::COMMANDS.iter().find(|entry| entry.name() == "ping");
+        let help = lctl.unwrap().help();
+        assert!(!help.contains("lnetctl"), "{help}");
+        let lnetctl = COMMANDS.iter().find(|entry| entry.name() == "ping");
+        assert!(lnetctl.unwrap().help().contains("lnetctl ping"));
     }
 
     #[test]

@@ -145,7 +145,7 @@ pub(super) const DISCOVER: Entry = Entry::Command(Command {
         flag("help", Some('h'), "show this"),
     ],
     operands: ("NID[,NID...]...", usize::MAX),
-    summary: "learn the NIDs of peers and tell them ours",
+    summary: "learn the NIDs of peers and announce ours",
     help_code: 0,
     run: ping::discover,
 });

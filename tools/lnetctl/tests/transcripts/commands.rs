@@ -490,8 +490,14 @@ fn a_long_list_of_peers_reads_the_same_however_it_is_paged() {
 
 #[test]
 fn a_service_id_is_refused_as_where_the_driver_is_not_loaded() {
+    struct WithoutNets;
+    impl Ask for WithoutNets {
+        fn ask_within(&mut self, _: &Request, _: Duration) -> Result<Reply, ClientError> {
+            Ok(Reply::Nets(Vec::new()))
+        }
+    }
     let recorded = Vector::read("help-service-id");
-    let mut node = Node::default();
+    let mut node = WithoutNets;
     let mut session = Session::new(&mut node);
     let code = lnetctl::run(&mut session, &["service-id".to_owned()]) & 0xff;
     assert_eq!((session.out, session.err, code), (recorded.out, recorded.err, recorded.exit));

@@ -173,6 +173,8 @@ fn g17_without_a_daemon_the_socket_is_named_once_and_the_errno_is_real() {
         "explain --last 1",
         "export",
         "export --backup",
+        "cpt-of-nid 10.0.0.1@tcp",
+        "service-id",
     ] {
         let (out, err, code) = against_absent(Errno::ECONNREFUSED, command);
         assert_eq!((out.as_str(), code), ("", 145), "{command}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lnet_admin::{
     Ask, GlobalSnapshot, PeerNiSnapshot, PeerNiState, PeerPage, PeerSnapshot, RoutePage,
-    RouteSnapshot,
+    RouteSnapshot, RoutingSnapshot,
 };
 use lnet_types::Nid;
 
@@ -48,6 +48,7 @@ impl Ask for Node {
             })),
             Request::NetShow { .. } => Ok(Reply::Nets(Vec::new())),
             Request::UdspShow => Ok(Reply::Udsp(Vec::new())),
+            Request::RoutingShow => Ok(Reply::Routing(RoutingSnapshot::default())),
             Request::RouteShow { from } => {
                 self.seen.push(("route", (self.arrived)()));
                 let (routes, next) = page(*from, |n| RouteSnapshot {
@@ -141,7 +142,7 @@ fn an_export_leaves_page_by_page_for_standard_output_and_for_a_file() {
         assert_whole(&String::from_utf8(kept.take()).unwrap(), json);
 
         let path = fresh::path(&format!("export-{json}"));
-        let file = path.clone();
+        let file = format!("{}.part", path.display());
         let arrived = move || fs::metadata(&file).map_or(0, |m| m.len() as usize);
         let mut node = Node { arrived: Box::new(arrived), seen: Vec::new() };
         let mut session = Session::new(&mut node);
@@ -164,4 +165,57 @@ fn a_file_that_cannot_be_written_is_named_and_the_export_fails() {
         assert!(session.err.contains(path), "{}", session.err);
         assert_eq!(session.out, "");
     }
+}
+
+/// No daemon.
+struct Absent;
+
+impl Ask for Absent {
+    fn ask_within(&mut self, _: &Request, _: Duration) -> Result<Reply, ClientError> {
+        Err(ClientError::Connect {
+            path: "/run/x.sock".into(),
+            source: io::Error::from_raw_os_error(Errno::ENOENT.0),
+        })
+    }
+}
+
+#[test]
+fn an_export_that_fails_leaves_the_file_as_it_was() {
+    let path = fresh::path("export-before");
+    fs::write(&path, "a good backup").unwrap();
+    let mut session_of = Absent;
+    let mut session = Session::new(&mut session_of);
+    session.explain = true;
+    let code = crate::run(&mut session, &words(&format!("export --backup {}", path.display())));
+    assert_eq!(code, Errno::ENOENT.negative(), "{}", session.err);
+    assert!(session.err.contains("left as it was"), "{}", session.err);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a good backup");
+    fs::remove_file(&path).unwrap();
+    crate::run(&mut session, &words(&format!("export --backup {}", path.display())));
+    assert!(!path.exists(), "an export that failed makes no file");
+}
+
+/// Standard output on a disk that is full.
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::Error::from_raw_os_error(Errno::ENOSPC.0))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn output_that_finds_no_room_is_recorded_and_that_of_a_reader_who_left_is_not() {
+    let mut node = Node { arrived: Box::new(|| 0), seen: Vec::new() };
+    let mut session = Session::new(&mut node);
+    session.live = Some(Box::new(Full));
+    crate::run(&mut session, &words("export --backup"));
+    assert_eq!(session.unwritten, Some(Errno::ENOSPC));
+    session.unwritten = None;
+    session.not_written(&io::Error::from(io::ErrorKind::BrokenPipe));
+    assert_eq!(session.unwritten, None);
 }
