@@ -308,7 +308,7 @@ impl Mdt {
         let mut body = *body;
         let data = if here { InodeBits::DOM } else { InodeBits::empty() };
         let mode = if here && writes { Mode::Pw } else { Mode::Pr };
-        let part = inode.data.as_deref().copied();
+        let (part, alone) = (inode.data.as_deref().copied(), inode.is_here_alone());
         let found = Found { id, what: Beside::Open(mode, data) };
         let Some(lock) = self.reserve(served, &request, found, cx) else { return false };
         let view = self.locks.space().lock(lock);
@@ -318,6 +318,11 @@ impl Mdt {
             body.dom_size = part.map_or(0, |part| part.size);
             body.dom_blocks = part.map_or(0, |part| part.blocks());
             body.valid |= Valid::DOM_SIZE;
+            if alone {
+                (body.size, body.blocks) = (body.dom_size, body.dom_blocks);
+                body.valid.remove(Valid::LAZYSIZE | Valid::LAZYBLOCKS);
+                body.valid |= Valid::SIZE | Valid::BLOCKS;
+            }
         }
         self.brought.insert(served.id, Brought { lock, body, export: served.export });
         true

@@ -131,6 +131,16 @@ impl Inode {
         here.map(|(entry, _)| entry.end).max().unwrap_or(0)
     }
 
+    /// Whether all of the file is on this target: its size is that of the data here, and no hint (C-53,
+    /// C-104).
+    pub(super) fn is_here_alone(&self) -> bool {
+        if !self.is_laid_out() {
+            return false;
+        }
+        let Ok(Striping::Composite(_, parts)) = Striping::parse(&self.layout) else { return false };
+        parts.iter().all(|(_, stripes)| stripes.head.pattern == Pattern::MDT)
+    }
+
     /// The objects of a file, with the index of their targets.
     pub(super) fn objects(&self) -> Vec<(u32, ObjectId)> {
         if !self.is_laid_out() {

@@ -429,7 +429,8 @@ fn keep_times(inode: &mut Inode, record: &SetattrRecord) {
     if has(SetattrValid::ATIME) && record.atime > inode.atime.saturating_add(ATIME_STEP) {
         inode.atime = record.atime;
     }
-    if inode.is_laid_out() {
+    let hints = has(SetattrValid::LSIZE) || has(SetattrValid::LBLOCKS);
+    if hints && inode.is_laid_out() && !inode.is_here_alone() {
         if has(SetattrValid::LSIZE) {
             inode.size = inode.size.max(record.size);
         }

@@ -293,8 +293,11 @@ fn change_attributes(inode: &mut Inode, record: &SetattrRecord, who: &Who) -> Re
             return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::EINVAL });
         }
         writes(inode)?;
-        inode.size = record.size;
-        inode.blocks = record.size.div_ceil(512).min(inode.blocks);
+        // Of data that are here alone the end is moved by a request for data (C-223).
+        if !inode.is_here_alone() {
+            inode.size = record.size;
+            inode.blocks = record.size.div_ceil(512).min(inode.blocks);
+        }
     }
     if has(SetattrValid::UID) && record.uid != inode.uid {
         if !who.may_chown() {
