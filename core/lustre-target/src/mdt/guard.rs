@@ -20,6 +20,7 @@ use lustre_wire::mds::{CreateRecord, MdtBody, SetattrValid};
 use lustre_wire::{Fid, Layout};
 use ptlrpc::{Answer, ExportId, Served, ServedId};
 
+use super::acl;
 use super::inode::{Id, Inode};
 use super::open::{lays_out, may_create};
 use super::request::{Ask, Reint, Request};
@@ -91,8 +92,10 @@ impl Mdt {
                 bits.set(InodeBits::LOOKUP | InodeBits::PERM, record.valid.intersects(owner));
                 vec![(Id::of(record.fid), Mode::Pw, bits)]
             }
-            Reint::Setxattr(record, ..) => {
-                let bits = InodeBits::XATTR | InodeBits::UPDATE | InodeBits::LAYOUT;
+            Reint::Setxattr(record, name, _) => {
+                let mut bits = InodeBits::XATTR | InodeBits::UPDATE | InodeBits::LAYOUT;
+                // It changes what a user may do.
+                bits.set(InodeBits::LOOKUP | InodeBits::PERM, name == acl::ACCESS);
                 vec![(Id::of(record.fid), Mode::Pw, bits)]
             }
         }

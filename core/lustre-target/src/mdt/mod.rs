@@ -22,6 +22,7 @@
 //! (C-220). One metadata target serves a file system.
 
 mod access;
+mod acl;
 mod data;
 mod guard;
 mod held;

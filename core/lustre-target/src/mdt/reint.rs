@@ -319,6 +319,9 @@ fn change_attributes(inode: &mut Inode, record: &SetattrRecord, who: &Who) -> Re
             mode &= !SETGID;
         }
         inode.mode = inode.kind() | mode;
+        if let Some(acl) = &mut inode.acl {
+            acl.follow(mode);
+        }
     }
     // C-118: without CHOWN a new owner never runs as the old one.
     let owned = has(SetattrValid::UID) || has(SetattrValid::GID);
