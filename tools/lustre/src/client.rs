@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use lnet_rt::{Errno, Net, Nid, NodeHandle};
+use lnet_types::NetType;
 use lustre_rt::{CallError, Import, KEY_MAX, KvClient, KvError, RpcError, RpcNode, Tunables};
 
 use crate::ping::{client_uuid, said, source_towards};
@@ -87,9 +88,42 @@ pub(crate) fn sources(to: Nid, given: &[Source], port: u16) -> Result<Vec<(Net, 
     Ok(vec![(net, found)])
 }
 
+/// A network of this machine on a command line.
+pub(crate) fn network(text: &str) -> Result<Net> {
+    let net: Net = text.parse().with_context(|| format!("network '{text}'"))?;
+    match net.kind == NetType::TCP {
+        true => Ok(net),
+        false => bail!("network '{net}': expected a tcp network, such as tcp1"),
+    }
+}
+
+/// The addresses to send from on a network that may be another one than the target's: that is behind a
+/// gateway then.
+fn sources_on(net: Net, to: Nid, way: &Way) -> Result<Vec<(Net, IpAddr)>> {
+    if !way.source.is_empty() {
+        return Ok(way.source.iter().map(|source| source.on(net)).collect());
+    }
+    let towards = way.routes.gateway_on(net).unwrap_or(to);
+    let found = sources(towards, &[], way.port)?;
+    Ok(found.into_iter().map(|(_, ip)| (net, ip)).collect())
+}
+
 /// A node for a command, and its request layer.
 pub(crate) fn node(target: &Target, way: &Way) -> Result<(NodeHandle, RpcNode)> {
     node_with(target, way, Tunables::default())
+}
+
+/// The same on a network, if one is given.
+pub(crate) fn node_on(
+    net: Option<Net>,
+    target: &Target,
+    way: &Way,
+) -> Result<(NodeHandle, RpcNode)> {
+    let Some(net) = net else { return node(target, way) };
+    let to = target.nids.first().copied().ok_or_else(|| anyhow!("expected a NID"))?;
+    let node = rails::start(&sources_on(net, to, way)?, way.port, &way.routes, "rpc")?;
+    let rpc = RpcNode::start(&node, Tunables::default())?;
+    Ok((node, rpc))
 }
 
 /// The same with tunables of its own.
@@ -200,6 +234,27 @@ mod tests {
             // As the command line prints it: without the causes.
             let e = target(text).unwrap_err().to_string();
             assert!(e.contains(part), "{text}: {e}");
+        }
+    }
+
+    #[test]
+    fn network_of_a_client_is_its_gateways_where_the_target_is_behind_one() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            way: Way,
+        }
+        let rails = |words: &str, net: &str| {
+            let line: Line = clap::Parser::parse_from(words.split(' '));
+            sources_on(network(net).unwrap(), "127.0.0.1@tcp1".parse().unwrap(), &line.way).unwrap()
+        };
+        let tcp: Net = "tcp".parse().unwrap();
+        assert_eq!(rails("x --source 10.0.0.7", "tcp"), [(tcp, [10, 0, 0, 7].into())]);
+        let found = rails("x --route tcp1=127.0.0.9@tcp", "tcp");
+        assert!(matches!(found[..], [(net, ip)] if net == tcp && ip.is_loopback()), "{found:?}");
+        for text in ["o2ib", "x"] {
+            let e = format!("{:#}", network(text).unwrap_err());
+            assert!(e.contains(&format!("network '{text}'")), "{e}");
         }
     }
 

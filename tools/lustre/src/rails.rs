@@ -64,6 +64,14 @@ pub(crate) struct Routes {
     routes: Vec<Route>,
 }
 
+impl Routes {
+    /// A gateway on a network.
+    pub(crate) fn gateway_on(&self, net: Net) -> Option<Nid> {
+        let mut gateways = self.routes.iter().map(|route| route.gateway);
+        gateways.find(|gateway| gateway.net() == net)
+    }
+}
+
 /// The address of a NID on a tcp network.
 pub(crate) fn address(nid: Nid) -> Result<IpAddr> {
     let ip = nid.ip().filter(|_| nid.net().kind == NetType::TCP);

@@ -46,27 +46,36 @@ impl Drop for Server {
 /// A file system, and how commands reach it.
 struct Site {
     scratch: Scratch,
-    /// Third and second number of its addresses, and its port.
+    /// Second number of its addresses.
     net: u8,
+    port: String,
     server: Option<Server>,
 }
 
 impl Site {
     fn new(name: &str, net: u8) -> Self {
-        let mut site = Self { scratch: Scratch::new(name), net, server: None };
+        Self::on(&format!("79{net}"), name, net)
+    }
+
+    fn on(port: &str, name: &str, net: u8) -> Self {
+        let (scratch, port) = (Scratch::new(name), port.to_owned());
+        let mut site = Self { scratch, net, port, server: None };
         site.start();
         site
     }
 
-    fn port(&self) -> String {
-        format!("79{}", self.net)
+    /// What a command prints on standard output with `--json`, and its status.
+    fn json(&self, words: &[&str]) -> (serde_json::Value, Option<i32>) {
+        let (out, err, code) = self.run(&[words, &["--json"]].concat());
+        let value = serde_json::from_str(&out);
+        (value.unwrap_or_else(|e| panic!("{words:?}: {e}: {out}{err}")), code)
     }
 
     fn start(&mut self) {
         let (dir, nid) = (self.scratch.at("fs"), format!("127.{}.0.1@tcp", self.net));
         let mut child = Command::new(PROGRAM)
             .args(["serve", "--fs", "lfs", &dir, "--osts", "4", "--listen", &nid])
-            .args(["--port", &self.port()])
+            .args(["--port", &self.port])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -85,7 +94,7 @@ impl Site {
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.arg("lustre").args(words);
-        command.args(["--port", &self.port(), "--source", &format!("127.{}.0.2", self.net)]);
+        command.args(["--port", &self.port, "--source", &format!("127.{}.0.2", self.net)]);
         command.env("ULNET_LUSTRE", format!("127.{}.0.1@tcp:/lfs", self.net));
         command.current_dir(&self.scratch.0);
         command
@@ -406,6 +415,8 @@ fn a_directory_is_listed_by_name_unless_the_order_of_the_server_is_asked_for() {
     assert_eq!(unsorted, expected);
 }
 
+const ACCESS: &str = "system.posix_acl_access";
+
 /// An ACL with an entry for user 1001, as the system writes it.
 fn acl() -> Vec<u8> {
     let entries = [(1u16, 6u16, u32::MAX), (2, 6, 1001), (4, 4, u32::MAX), (16, 6, u32::MAX)];
@@ -468,12 +479,184 @@ fn owners_and_attributes_are_kept_by_preserve_as_far_as_the_destination_takes_th
     }
     assert!(tree(&at("kept")) == tree(&at("tree")), "times and permissions too");
 
-    // A server without ACLs says so, and the rest is copied.
-    if set("tree/listed", "system.posix_acl_access", &acl()) {
-        let (out, err, code) = site.run(&["cp", "-p", "./tree/listed", "/listed", "--json"]);
-        assert_eq!(code, Some(0), "{out}{err}");
-        assert!(err.contains("./tree/listed: system.posix_acl_access is not kept"), "{err}");
-        let account: serde_json::Value = serde_json::from_str(&out).unwrap();
-        assert_eq!((&account["files"], &account["not_kept"]), (&1.into(), &1.into()), "{account}");
+    // So are ACLs, on both ways; without it they are not.
+    if set("tree/listed", ACCESS, &acl()) && set("tree/d", "system.posix_acl_default", &acl()) {
+        let (account, code) = site.json(&["cp", "-rp", "./tree", "/listed"]);
+        assert_eq!((&account["not_kept"], code), (&0.into(), Some(0)), "{account}");
+        assert_eq!(site.json(&["stat", "/listed/listed"]).0["mode"], "0660");
+        site.ok(&["cp", "-rp", "/listed", "./listed"]);
+        assert_eq!(value("listed/listed", ACCESS), Some(acl()));
+        assert_eq!(value("listed/d", "system.posix_acl_default"), Some(acl()));
+        site.ok(&["cp", "-r", "/listed", "./unlisted"]);
+        assert_eq!(value("unlisted/listed", ACCESS), None);
+        // A user that a list names may, another one may not.
+        site.ok(&["cat", "/listed/listed", "--uid", "1001", "--gid", "9"]);
+        site.fails(&["cat", "/listed/listed", "--uid", "1002", "--gid", "9"], "Permission denied");
     }
+}
+
+#[test]
+fn operand_that_fails_is_named_and_the_others_are_done() {
+    let site = Site::new("operands", 48);
+    let part = |words: &[&str], names: &[&str]| -> String {
+        let (out, err, code) = site.run(words);
+        assert_eq!(code, Some(1), "{words:?}: {out}{err}");
+        let named: Vec<&str> = err.lines().filter_map(|line| line.split(": ").nth(1)).collect();
+        assert_eq!(named, names, "{words:?}: {err}");
+        out
+    };
+    fs::write(site.scratch.0.join("f"), b"some").unwrap();
+    fs::write(site.scratch.0.join("g"), b"more").unwrap();
+    site.ok(&["mkdir", "/d", "/e"]);
+    part(&["mkdir", "/d", "/i", "/d", "/j"], &["/d", "/d"]);
+    part(&["rmdir", "/d/none", "/i"], &["/d/none"]);
+    part(&["cp", "./f", "./none", "./g", "/d"], &["./none"]);
+    assert_eq!(part(&["cat", "/d/f", "/none", "/d/g"], &["/none"]), "somemore");
+    assert_eq!(part(&["sum", "/d/g", "/none", "/d/f"], &["/none"]).lines().count(), 2);
+    assert_eq!(part(&["stat", "/none", "/d", "/d/f"], &["/none"]).matches("File:").count(), 2);
+    part(&["touch", "/none/a", "/d/t", "/d/u"], &["/none/a"]);
+    part(&["truncate", "--size", "9", "/d/t", "/d", "/d/u"], &["/d"]);
+    part(&["chmod", "640", "/d/t", "/none", "/d/u"], &["/none"]);
+    part(&["chown", "7:8", "/d/t", "/none", "/d/u"], &["/none"]);
+    for name in ["/d/t", "/d/u"] {
+        let (shown, _) = site.json(&["stat", name]);
+        let of = |name: &str| shown[name].as_u64().unwrap();
+        assert_eq!((of("size"), of("uid"), of("gid")), (9, 7, 8));
+        assert_eq!(shown["mode"], "0640");
+    }
+    site.ok(&["ln", "-s", "f", "/d/soft"]);
+    assert_eq!(part(&["readlink", "/d/soft", "/d/f", "/d/soft"], &["/d/f"]), "f\nf\n");
+    assert_eq!(part(&["du", "/d", "/none", "/e"], &["/none"]).lines().count(), 2);
+    assert_eq!(part(&["find", "/d", "/none", "/e", "-name", "f"], &["/none"]), "/d/f\n");
+    assert!(part(&["tree", "/e", "/none", "/d"], &["/none"]).starts_with("/e\n/d\n"));
+    part(&["setstripe", "/d", "/d/f", "/e/new", "--stripe-count", "2"], &["/d/f"]);
+    let layouts = part(&["getstripe", "/d", "/none", "/e/new"], &["/none"]);
+    assert_eq!(layouts.matches("stripe_count: 2").count(), 2, "{layouts}");
+    part(&["rm", "/d/t", "/none", "/e", "/d/u"], &["/none", "/e"]);
+    assert_eq!(site.ok(&["ls", "/d"]), "f\ng\nsoft\n");
+    site.ok(&["rm", "-rf", "/d", "/none", "/e", "/j"]);
+    assert_eq!(site.ok(&["ls", "/"]), "");
+}
+
+#[test]
+fn several_places_are_listed_each_below_its_name() {
+    let site = Site::new("listed", 49);
+    site.ok(&["mkdir", "-p", "/d/x", "/e"]);
+    site.ok(&["touch", "/f", "/e/y"]);
+    assert_eq!(site.ok(&["ls", "/d"]), "x\n");
+    assert_eq!(site.ok(&["ls", "/d", "/e"]), "/d:\nx\n\n/e:\ny\n");
+    assert_eq!(site.ok(&["ls", "/f", "/d", "/f"]), "/f\n\n/d:\nx\n\n/f\n");
+    let long = site.ok(&["ls", "-l", "/f", "/e"]);
+    assert!(long.starts_with("-rw") && long.contains("\n\n/e:\n-rw"), "{long}");
+    // As JSON: rows for one place, and what several have below their names.
+    let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_owned();
+    let (rows, code) = site.json(&["ls", "/d"]);
+    assert_eq!((name(&rows[0]), code), ("x".to_owned(), Some(0)));
+    let (rows, code) = site.json(&["ls", "/d", "/none", "/f"]);
+    assert_eq!(code, Some(1));
+    let names: Vec<String> = rows.as_array().unwrap().iter().map(name).collect();
+    assert_eq!(names, ["/d", "/none", "/f"]);
+    assert_eq!(name(&rows[0]["contents"][0]), "x");
+    assert_eq!(rows[1]["error"], "No such file or directory");
+    assert_eq!(rows[2]["size"], 0);
+}
+
+#[test]
+fn json_is_an_array_of_what_each_operand_gives_alone() {
+    let site = Site::new("arrays", 50);
+    site.ok(&["mkdir", "/d", "/e"]);
+    site.ok(&["touch", "/d/a", "/d/b", "--time", "7"]);
+    for verb in ["stat", "du", "tree", "sum", "getstripe", "ls", "find"] {
+        let places = if verb == "sum" { ["/d/a", "/d/b"] } else { ["/d", "/d/b"] };
+        let alone = places.map(|place| site.json(&[verb, place]).0);
+        let (both, code) = site.json(&[verb, places[0], places[1]]);
+        // Of a file there is no tree, and nothing to be found in it.
+        let whole = !matches!(verb, "tree" | "find");
+        assert_eq!(code, Some(i32::from(!whole)), "{verb}: {both}");
+        match verb {
+            "ls" => {
+                assert_eq!(both[0]["contents"], alone[0]);
+                assert_eq!(both[1], alone[1][0]);
+            }
+            "find" => {
+                let rows = alone.iter().flat_map(|rows| rows.as_array().unwrap().clone());
+                assert_eq!(both, serde_json::Value::Array(rows.collect()));
+            }
+            _ => assert_eq!(both, serde_json::json!(alone), "{verb}"),
+        }
+    }
+    let error = |value: &serde_json::Value| value["error"].as_str().unwrap().to_owned();
+    for verb in ["stat", "sum", "readlink", "rm", "du"] {
+        let (alone, code) = site.json(&[verb, "/none"]);
+        assert_eq!(code, Some(1));
+        assert_eq!((&alone["name"], error(&alone).starts_with("No such")), (&"/none".into(), true));
+    }
+    let unreached = format!("127.{}.0.9@tcp:/lfs/a", site.net);
+    let (out, code) = site.json(&["stat", "/d", &unreached, "--timeout", "2"]);
+    assert_eq!((out[0]["type"].as_str(), code), (Some("directory"), Some(1)));
+    assert!(error(&out[1]).contains("no answer in time"), "{out}");
+    let out = site.command(&["cat", "/d/a", "/d/b", "--json"]).output().unwrap();
+    let account: serde_json::Value = serde_json::from_slice(&out.stderr).unwrap();
+    assert_eq!((&account[1]["file"], &account[1]["bytes"]), (&"/d/b".into(), &0.into()));
+}
+
+#[test]
+fn several_sources_go_into_a_directory_or_nowhere() {
+    let site = Site::new("sources", 51);
+    for name in ["a", "b"] {
+        fs::create_dir_all(site.scratch.0.join(name)).unwrap();
+        fs::write(site.scratch.0.join(name).join("f"), name).unwrap();
+    }
+    site.ok(&["mkdir", "/d", "/x", "/y"]);
+    let refused = "expected a directory for several sources";
+    for to in ["/none", "/x/f"] {
+        site.fails(&["cp", "./a/f", "./none", to], refused);
+    }
+    site.fails(
+        &["cp", "./a/f", "./b/f", "/d"],
+        "./b/f: a source before it has been given the name",
+    );
+    assert_eq!(site.ok(&["cat", "/d/f"]), "a");
+    site.ok(&["cp", "./a/f", "/x/f"]);
+    site.ok(&["cp", "./b/f", "/x/g"]);
+    site.fails(&["cp", "/x/f", "/x/g", "./out"], refused);
+    for verb in ["mv", "ln"] {
+        site.fails(&[verb, "/x/f", "/x/g", "/none"], refused);
+        site.fails(&[verb, "/x/f", "/none", "/x/g"], refused);
+    }
+    assert_eq!(site.ok(&["ls", "/x", "/y"]), "/x:\nf\ng\n\n/y:\n");
+    site.fails(&["ln", "/x/f", "/none", "/x/g", "/y"], "/none: No such file");
+    site.ok(&["mkdir", "/y/s"]);
+    site.ok(&["ln", "-s", "../x/f", "/x/h", "/y/s"]);
+    assert_eq!(site.ok(&["ls", "/y", "/y/s"]), "/y:\nf\ng\ns\n\n/y/s:\nf\nh\n");
+    site.fails(&["mv", "/y/f", "/none", "/x/f", "/y/s/h", "/d/"], "/x/f: a source before it");
+    assert_eq!(site.ok(&["ls", "/d", "/y"]), "/d:\nf\nh\n\n/y:\ng\ns\n");
+    site.fails(&["mv", "/y/g", "/d/new/"], "expected a directory");
+    // Out: the same, and each in the directory.
+    site.fails(&["cp", "/x/f", "/none", "/x/g", "/d/f", "."], "/d/f: a source before it");
+    for name in ["f", "g"] {
+        assert_eq!(
+            fs::read(site.scratch.0.join(name)).unwrap(),
+            if name == "f" { b"a" } else { b"b" }
+        );
+    }
+}
+
+#[test]
+fn operands_of_two_file_systems_are_visited_one_after_the_other() {
+    let (one, two) = (Site::new("first", 52), Site::on("7952", "second", 53));
+    one.ok(&["mkdir", "/d"]);
+    two.ok(&["mkdir", "/e"]);
+    let [there, none] = ["/e", "/none"].map(|path| format!("127.{}.0.1@tcp:/lfs{path}", two.net));
+    let (out, err, code) = one.run(&["du", "/d", &there, &none, "/d"]);
+    assert_eq!(code, Some(1), "{out}{err}");
+    let first = format!("127.{}.0.1@tcp:/lfs/d", one.net);
+    let names: Vec<&str> = out.lines().filter_map(|line| line.split('\t').nth(1)).collect();
+    assert_eq!(names, [first.as_str(), &there, &first]);
+    assert!(err.contains(&format!("{none}: No such file or directory")), "{err}");
+    for verb in ["mv", "ln"] {
+        one.fails(&[verb, "/d", &there], "in the file system of");
+        one.fails(&[verb, "/d", "/none", &there], "in the file system of");
+    }
+    one.fails(&["cp", "-r", "/d", &there, "."], "in the file system of");
 }

@@ -152,7 +152,7 @@ pub enum CallbackEnd {
 pub struct Io {
     /// The object.
     pub resource: ResourceName,
-    /// First byte.
+    /// First byte; of inode bits these.
     pub start: u64,
     /// Last byte.
     pub end: u64,

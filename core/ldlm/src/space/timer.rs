@@ -10,7 +10,7 @@ use super::record::Place;
 use super::tree::{self, Part};
 use super::{Effect, EvictReason, HolderId, HolderKind, Io, LockView, Namespace, Touched};
 use crate::sabotage::Sabotage;
-use crate::{Cookie, Mode};
+use crate::{Cookie, Kind, Mode};
 
 fn seconds(at: Instant) -> u32 {
     u32::try_from(at.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
@@ -104,7 +104,10 @@ impl Namespace {
         if let Some(at) = io.lock.and_then(|lock| self.find(lock)) {
             let lock = &self.locks[at];
             let own = lock.holder == owner && lock.resource == resource;
-            let whole = lock.start <= io.start && io.end <= lock.end;
+            let whole = match lock.kind {
+                Kind::Ibits => lock.start & io.start == io.start,
+                _ => lock.start <= io.start && io.end <= lock.end,
+            };
             if own && whole && lock.place == Place::Granted && covers(lock.mode) {
                 return vec![at];
             }

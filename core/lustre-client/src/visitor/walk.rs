@@ -377,3 +377,55 @@ fn split(path: &[u8]) -> Vec<Vec<u8>> {
 fn joined(names: &[Vec<u8>]) -> Vec<u8> {
     names.iter().flat_map(|name| [b"/", name.as_slice()].concat()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use lustre_wire::striping::{DirHead, Magic};
+
+    use super::*;
+
+    const fn fid(seq: u64, oid: u32) -> Fid {
+        Fid { seq, oid, ver: 0 }
+    }
+
+    /// Directory `st` of the recording dne-2-mdt: two stripes, FNV-1a.
+    fn striped() -> Node {
+        let head = DirHead { magic: Magic::DIR, stripe_count: 2, hash: 2, ..DirHead::default() };
+        let stripes = vec![fid(0x2_0000_0400, 4), fid(0x2_4000_0401, 4)];
+        let dir = fid(0x2_0000_0404, 0x1b);
+        let valid = Valid::DIREA | Valid::MEA;
+        let body = MdtBody { fid1: dir, mode: 0o040_755, valid, ..MdtBody::default() };
+        let parent = (fid(0x2_0000_0404, 1), 0, b"st".to_vec());
+        Node { fid: dir, parent, body, layout: Striping::Dir(head, stripes).to_bytes() }
+    }
+
+    #[test]
+    fn listed_file_of_a_striped_directory_is_opened_in_the_stripe_of_its_name() {
+        let dir = striped();
+        let stripes = [fid(0x2_0000_0400, 4), fid(0x2_4000_0401, 4)];
+        assert_eq!(dir.dir_stripes(), Ok(stripes.to_vec()), "each of them is listed");
+        // As recorded: name, the file, and the target of its stripe.
+        for (name, file, target) in [
+            ("n1", fid(0x2_0000_0404, 0x1c), 0),
+            ("n2", fid(0x2_4000_0403, 0x8), 1),
+            ("n3", fid(0x2_0000_0404, 0x1d), 0),
+            ("n4", fid(0x2_4000_0403, 0x9), 1),
+            ("n7", fid(0x2_0000_0404, 0x1f), 0),
+            ("n8", fid(0x2_4000_0403, 0xb), 1),
+        ] {
+            let listed = Name { name: name.into(), fid: file, kind: Some(0o100_000) };
+            let node = Node::listed(&dir, &listed).unwrap();
+            assert_eq!((node.fid, node.kind()), (file, FileKind::File));
+            assert_eq!(node.parent.0, stripes[target], "{name}");
+            assert_eq!(node.parent.2, name.as_bytes());
+        }
+        // Without a hash that is known there is no stripe to be named.
+        let mut other = striped();
+        other.layout[12] = 9;
+        let name = Name { name: b"n1".to_vec(), fid: fid(1, 1), kind: Some(0o100_000) };
+        assert_eq!(Node::listed(&other, &name), None);
+        // A directory that is not striped is named itself.
+        let plain = Node { layout: Vec::new(), ..striped() };
+        assert_eq!(Node::listed(&plain, &name).unwrap().parent.0, plain.fid);
+    }
+}

@@ -1,4 +1,5 @@
-//! Who asks, and what that user may do: mode bits, ownership, capabilities (C-244 … C-250).
+//! Who asks, and what that user may do: mode bits, access control lists, ownership, capabilities (C-244 …
+//! C-250).
 
 use lnet_types::Errno;
 use lustre_wire::mds::{
@@ -69,6 +70,11 @@ impl From<&SetxattrRecord> for Who {
 }
 
 impl Who {
+    #[cfg(test)]
+    pub(super) const fn for_test(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, groups: [u32::MAX; 2], cap: 0 }
+    }
+
     const fn can(&self, capability: u32) -> bool {
         self.cap & capability != 0
     }
@@ -83,18 +89,18 @@ impl Who {
     /// # Errors
     /// `EACCES`.
     pub(super) fn may(&self, inode: &Inode, want: u32) -> Result<(), Errno> {
-        let shift = match () {
-            () if self.uid == inode.uid => 6,
-            () if self.is_in(inode.gid) => 3,
-            () => 0,
+        let class = |shift: u32| want & !(inode.mode >> shift & 7) == 0;
+        let granted = match &inode.acl {
+            _ if self.uid == inode.uid => class(6),
+            Some(acl) => acl.allows(self, inode.gid, want),
+            None if self.is_in(inode.gid) => class(3),
+            None => class(0),
         };
-        let granted = inode.mode >> shift & 7;
         // A file that no user may execute is executed by none.
         let runs = want & EXECUTE == 0 || inode.is_dir() || inode.mode & 0o111 != 0;
         let reads = want & WRITE == 0 && (want & EXECUTE == 0 || inode.is_dir());
-        let allowed = want & !granted == 0
-            || runs && self.can(DAC_OVERRIDE)
-            || reads && self.can(DAC_READ_SEARCH);
+        let allowed =
+            granted || runs && self.can(DAC_OVERRIDE) || reads && self.can(DAC_READ_SEARCH);
         if allowed { Ok(()) } else { Err(Errno::EACCES) }
     }
 

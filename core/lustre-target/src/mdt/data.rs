@@ -9,7 +9,7 @@
 //! What a file has is in memory with the file, so that a request is decided when its data are here. No
 //! space is promised: a client writes through (C-212).
 
-use ldlm::space::Value;
+use ldlm::space::{LockView, Value};
 use ldlm::{Cookie, Mode, server::LockServer};
 use lnet_types::{Errno, IoVec, iovec_len, iovec_slice};
 use lustre_wire::fid::Valid;
@@ -19,6 +19,7 @@ use lustre_wire::{Layout, Opcode, Portal};
 use ptlrpc::{Answer, Direction, ExportId, Served, ServedId};
 
 use super::guard::LockedOut;
+use super::held::held;
 use super::inode::{Id, Inode};
 use super::part::Part;
 use super::tree::Edit;
@@ -60,7 +61,7 @@ pub(super) const fn is_data(opcode: Opcode) -> bool {
 }
 
 /// The lock that the target takes for a request, if it is to take one (C-205, C-210).
-fn wanted_lock(request: &DataRequest) -> Option<Mode> {
+pub(super) fn wanted_lock(request: &DataRequest) -> Option<Mode> {
     match &request.ask {
         DataAsk::Read(ranges) => ranges.server_locks().then_some(Mode::Pr),
         DataAsk::Write(ranges, _) => ranges.server_locks().then_some(Mode::Pw),
@@ -118,6 +119,12 @@ fn written(inode: &Inode, asked: &Obdo) -> Obdo {
 }
 
 impl DataWork {
+    /// Whether it moves data under this lock of a client.
+    pub(super) fn is_under(&self, export: ExportId, lock: &LockView) -> bool {
+        let io = held(&self.request, self.id, self.served.replay.is_some());
+        self.served.export == export && io.is_some_and(|io| io.resource == lock.desc.resource)
+    }
+
     fn show_sum(&self, body: &mut Obdo) {
         if let (Some(sum), Some(kind)) = (self.sum, self.request.checksum()) {
             body.nlink = sum;
@@ -173,6 +180,9 @@ impl Mdt {
             Ok(file) => file,
             Err(errno) => return cx.rpc.refuse(id, errno),
         };
+        if let Err(errno) = self.touch_held(&served, &request, file, cx) {
+            return cx.rpc.refuse(id, errno);
+        }
         let mode = wanted_lock(&request).filter(|_| served.replay.is_none());
         let (step, memory) = (Step::Lock, IoVec::new());
         let mut work = DataWork { served, request, id: file, step, memory, sum: None, lock: None };
@@ -253,6 +263,8 @@ impl Mdt {
             self.locked_out.remove(&lock);
             self.locks.unlock_locally(lock, cx.rpc);
         }
+        // What has moved has moved, whatever became of the lock.
+        let _ = self.touch_held(&work.served, &work.request, work.id, cx);
     }
 
     fn refuse_data(&mut self, id: ServedId, errno: Errno, cx: &mut Cx<'_, '_, '_>) {

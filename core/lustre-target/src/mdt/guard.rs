@@ -20,6 +20,7 @@ use lustre_wire::mds::{CreateRecord, MdtBody, SetattrValid};
 use lustre_wire::{Fid, Layout};
 use ptlrpc::{Answer, ExportId, Served, ServedId};
 
+use super::acl;
 use super::inode::{Id, Inode};
 use super::open::{lays_out, may_create};
 use super::request::{Ask, Reint, Request};
@@ -91,8 +92,10 @@ impl Mdt {
                 bits.set(InodeBits::LOOKUP | InodeBits::PERM, record.valid.intersects(owner));
                 vec![(Id::of(record.fid), Mode::Pw, bits)]
             }
-            Reint::Setxattr(record, ..) => {
-                let bits = InodeBits::XATTR | InodeBits::UPDATE | InodeBits::LAYOUT;
+            Reint::Setxattr(record, name, _) => {
+                let mut bits = InodeBits::XATTR | InodeBits::UPDATE | InodeBits::LAYOUT;
+                // It changes what a user may do.
+                bits.set(InodeBits::LOOKUP | InodeBits::PERM, name == acl::ACCESS);
                 vec![(Id::of(record.fid), Mode::Pw, bits)]
             }
         }
@@ -308,7 +311,7 @@ impl Mdt {
         let mut body = *body;
         let data = if here { InodeBits::DOM } else { InodeBits::empty() };
         let mode = if here && writes { Mode::Pw } else { Mode::Pr };
-        let part = inode.data.as_deref().copied();
+        let (part, alone) = (inode.data.as_deref().copied(), inode.is_here_alone());
         let found = Found { id, what: Beside::Open(mode, data) };
         let Some(lock) = self.reserve(served, &request, found, cx) else { return false };
         let view = self.locks.space().lock(lock);
@@ -318,6 +321,11 @@ impl Mdt {
             body.dom_size = part.map_or(0, |part| part.size);
             body.dom_blocks = part.map_or(0, |part| part.blocks());
             body.valid |= Valid::DOM_SIZE;
+            if alone {
+                (body.size, body.blocks) = (body.dom_size, body.dom_blocks);
+                body.valid.remove(Valid::LAZYSIZE | Valid::LAZYBLOCKS);
+                body.valid |= Valid::SIZE | Valid::BLOCKS;
+            }
         }
         self.brought.insert(served.id, Brought { lock, body, export: served.export });
         true

@@ -4,6 +4,7 @@ use lustre_wire::Fid;
 use lustre_wire::fid::ObjectId;
 use lustre_wire::striping::{Pattern, Stripes, Striping};
 
+use super::acl::Acl;
 use super::part::Part;
 
 /// Upper bits of a mode.
@@ -15,6 +16,9 @@ pub(super) const SYMLINK: u32 = 0o120_000;
 const FORMAT: u8 = 1;
 /// First byte of a record that ends with the data of the file.
 const FORMAT_WITH_DATA: u8 = 2;
+/// First byte of a record with an access control list, and of one with both.
+const FORMAT_WITH_ACL: u8 = 3;
+const FORMAT_WITH_BOTH: u8 = 4;
 
 /// The name of a file: its FID, whose version is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +83,8 @@ pub(super) struct Inode {
     pub(super) text: Vec<u8>,
     /// The data that is here, once there is some (C-220).
     pub(super) data: Option<Box<Part>>,
+    /// The access control list, if it says more than the mode (C-240).
+    pub(super) acl: Option<Box<Acl>>,
 }
 
 /// Takes a number off the front of some bytes.
@@ -131,6 +137,16 @@ impl Inode {
         here.map(|(entry, _)| entry.end).max().unwrap_or(0)
     }
 
+    /// Whether all of the file is on this target: its size is that of the data here, and no hint (C-53,
+    /// C-104).
+    pub(super) fn is_here_alone(&self) -> bool {
+        if !self.is_laid_out() {
+            return false;
+        }
+        let Ok(Striping::Composite(_, parts)) = Striping::parse(&self.layout) else { return false };
+        parts.iter().all(|(_, stripes)| stripes.head.pattern == Pattern::MDT)
+    }
+
     /// The objects of a file, with the index of their targets.
     pub(super) fn objects(&self) -> Vec<(u32, ObjectId)> {
         if !self.is_laid_out() {
@@ -149,7 +165,12 @@ impl Inode {
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let format = if self.data.is_some() { FORMAT_WITH_DATA } else { FORMAT };
+        let format = match (&self.acl, &self.data) {
+            (None, None) => FORMAT,
+            (None, Some(_)) => FORMAT_WITH_DATA,
+            (Some(_), None) => FORMAT_WITH_ACL,
+            (Some(_), Some(_)) => FORMAT_WITH_BOTH,
+        };
         let mut out = vec![format];
         let words = [self.mode, self.uid, self.gid, self.projid, self.nlink, self.rdev];
         out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
@@ -163,6 +184,11 @@ impl Inode {
             out.extend((bytes.len() as u32).to_le_bytes());
             out.extend_from_slice(bytes);
         }
+        if let Some(acl) = &self.acl {
+            let bytes = acl.to_bytes();
+            out.extend((bytes.len() as u32).to_le_bytes());
+            out.extend(bytes);
+        }
         out.extend(self.data.iter().flat_map(|part| part.to_bytes()));
         out
     }
@@ -171,9 +197,13 @@ impl Inode {
     pub(super) fn read(mut bytes: &[u8]) -> Option<Self> {
         let b = &mut bytes;
         let [format] = take::<1>(b)?;
-        if format != FORMAT && format != FORMAT_WITH_DATA {
-            return None;
-        }
+        let (has_acl, has_data) = match format {
+            FORMAT => (false, false),
+            FORMAT_WITH_DATA => (false, true),
+            FORMAT_WITH_ACL => (true, false),
+            FORMAT_WITH_BOTH => (true, true),
+            _ => return None,
+        };
         let mut inode = Self::default();
         let Self { mode, uid, gid, projid, nlink, rdev, .. } = &mut inode;
         for word in [mode, uid, gid, projid, nlink, rdev] {
@@ -196,7 +226,10 @@ impl Inode {
         };
         inode.layout = take_bytes(b)?;
         inode.text = take_bytes(b)?;
-        if format == FORMAT_WITH_DATA {
+        if has_acl {
+            inode.acl = Some(Box::new(Acl::parse(&take_bytes(b)?).ok()??));
+        }
+        if has_data {
             inode.data = Some(Box::new(Part::take(b)?));
         }
         b.is_empty().then_some(inode)
@@ -220,6 +253,7 @@ mod tests {
             layout: Vec<u8>,
             text: Vec<u8>,
             data in any::<Option<(u64, u64, u32, u32)>>(),
+            listed: bool,
         ) {
             let [mode, uid, gid, projid, nlink, rdev] = words;
             let [size, blocks, version, time] = longs;
@@ -236,6 +270,11 @@ mod tests {
                     let mut part = Part { id: DataId(id), size, extents: Extents::default() };
                     part.extents.add(from.into(), u64::from(from) + u64::from(len));
                     Box::new(part)
+                }),
+                acl: listed.then(|| {
+                    let bytes = [[2u8, 0, 0, 0].as_slice(), &[1, 0, 6, 0, 0, 0, 0, 0]].concat();
+                    let more = [[4u8, 0, 4, 0, 0, 0, 0, 0], [32, 0, 0, 0, 0, 0, 0, 0]].concat();
+                    Box::new(Acl::parse(&[bytes, more].concat()).unwrap().unwrap())
                 }),
             };
             prop_assert_eq!(Inode::read(&inode.to_bytes()), Some(inode));

@@ -22,8 +22,10 @@
 //! (C-220). One metadata target serves a file system.
 
 mod access;
+mod acl;
 mod data;
 mod guard;
+mod held;
 mod inode;
 mod layouts;
 mod lookup;
@@ -622,6 +624,10 @@ impl Kind for Mdt {
         self.unlocked(cx);
     }
 
+    fn waits(&mut self, served: ServedId, export: ExportId, cx: &mut Cx<'_, '_, '_>) -> bool {
+        self.raise_held(served, export, cx)
+    }
+
     fn callback(&mut self, fact: &CallbackFact, cx: &mut Cx<'_, '_, '_>) -> bool {
         let (call, result) = match fact {
             CallbackFact::Again(call) => return self.locks.called_again(*call, cx.rpc),
@@ -667,7 +673,7 @@ impl Kind for Mdt {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_, '_, '_>) {
-        self.locks.handle_timeout(cx.rpc, |_, _, _| false);
+        self.expire_locks(cx);
         self.work(cx);
         self.go_on(cx);
         self.unlocked(cx);

@@ -10,6 +10,7 @@ use lustre_wire::striping::StripeObject;
 use ptlrpc::{Answer, Served};
 
 use super::access::{EXECUTE, READ, WRITE, Who};
+use super::acl;
 use super::inode::{DIRECTORY, Id, Inode, KIND_MASK, REGULAR, SYMLINK};
 use super::layouts::Wished;
 use super::request::{TEXT_MAX, check_name};
@@ -96,7 +97,14 @@ impl Mdt {
         if self.tree.inode(id).is_some() {
             return Err(Errno::ESTALE);
         }
-        let mut mode = kind | record.mode & 0o7777 & !record.umask;
+        let asked = record.mode & 0o7777;
+        let default = self.default_acl(dir).filter(|_| kind != SYMLINK);
+        // The umask is for directories without a default list (C-101).
+        let acl = default.map(|default| default.for_new(asked));
+        let mut mode = match &acl {
+            Some(acl) => kind | asked & !0o777 | acl.mode(),
+            None => kind | asked & !record.umask,
+        };
         let mut gid = record.head.fsgid;
         if parent.mode & SETGID != 0 {
             gid = parent.gid;
@@ -122,6 +130,7 @@ impl Mdt {
             layout: if is_dir { parent.layout.clone() } else { Vec::new() },
             text: Vec::new(),
             data: None,
+            acl: acl.filter(|acl| !acl.is_mode()).map(Box::new),
         };
         Ok((id, inode))
     }
@@ -148,6 +157,10 @@ impl Mdt {
     pub(super) fn add_file(edit: &mut Edit<'_>, dir: Id, name: &[u8], id: Id, inode: Inode) {
         let (kind, time) = (inode.kind(), inode.ctime);
         edit.set_inode(id, inode);
+        let default = edit.tree().xattr(dir, acl::DEFAULT).map(<[u8]>::to_vec);
+        if let Some(default) = default.filter(|_| kind == DIRECTORY) {
+            edit.set_xattr(id, acl::DEFAULT, &default);
+        }
         edit.set_name(dir, name, Entry { id, kind });
         edit.change(dir, |parent| {
             parent.nlink += u32::from(kind == DIRECTORY);
@@ -429,7 +442,8 @@ fn keep_times(inode: &mut Inode, record: &SetattrRecord) {
     if has(SetattrValid::ATIME) && record.atime > inode.atime.saturating_add(ATIME_STEP) {
         inode.atime = record.atime;
     }
-    if inode.is_laid_out() {
+    let hints = has(SetattrValid::LSIZE) || has(SetattrValid::LBLOCKS);
+    if hints && inode.is_laid_out() && !inode.is_here_alone() {
         if has(SetattrValid::LSIZE) {
             inode.size = inode.size.max(record.size);
         }

@@ -293,8 +293,11 @@ fn change_attributes(inode: &mut Inode, record: &SetattrRecord, who: &Who) -> Re
             return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::EINVAL });
         }
         writes(inode)?;
-        inode.size = record.size;
-        inode.blocks = record.size.div_ceil(512).min(inode.blocks);
+        // Of data that are here alone the end is moved by a request for data (C-223).
+        if !inode.is_here_alone() {
+            inode.size = record.size;
+            inode.blocks = record.size.div_ceil(512).min(inode.blocks);
+        }
     }
     if has(SetattrValid::UID) && record.uid != inode.uid {
         if !who.may_chown() {
@@ -316,6 +319,9 @@ fn change_attributes(inode: &mut Inode, record: &SetattrRecord, who: &Who) -> Re
             mode &= !SETGID;
         }
         inode.mode = inode.kind() | mode;
+        if let Some(acl) = &mut inode.acl {
+            acl.follow(mode);
+        }
     }
     // C-118: without CHOWN a new owner never runs as the old one.
     let owned = has(SetattrValid::UID) || has(SetattrValid::GID);

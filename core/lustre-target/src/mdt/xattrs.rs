@@ -1,5 +1,5 @@
 //! Extended attributes (C-235 … C-239). Layouts are among them: what `trusted.lov` says of a directory is
-//! the default for files in it (C-199).
+//! the default for files in it (C-199); access control lists are too (C-240).
 
 use lnet_types::Errno;
 use lustre_wire::Layout;
@@ -7,7 +7,8 @@ use lustre_wire::fid::Valid;
 use lustre_wire::mds::{MdtBody, SetxattrRecord};
 
 use super::access::{READ, WRITE, Who};
-use super::inode::{Id, Inode};
+use super::acl::{self, Acl};
+use super::inode::{Id, Inode, SYMLINK};
 use super::layouts;
 use super::tree::Edit;
 use super::{Mdt, ORDER, VALUE_MAX};
@@ -25,6 +26,8 @@ const OWN: [&[u8]; 6] = [
 ];
 /// Most attributes of a file, and most bytes of their names: what a list has room for.
 const COUNT_MAX: usize = 256;
+/// Set-group-id bit.
+const SETGID: u32 = 0o2000;
 /// Flags of a change: the attribute must not exist, or must.
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
@@ -42,10 +45,15 @@ fn check(who: &Who, inode: &Inode, name: &[u8], want: u32) -> Result<(), Errno> 
         who.may(inode, want)
     } else if is(b"trusted.") || LAYOUT_NAMES.contains(&name) {
         if who.uid == 0 { Ok(()) } else { who.owns(inode) }
+    } else if name == acl::ACCESS || name == acl::DEFAULT {
+        match want {
+            WRITE if inode.kind() == SYMLINK => Err(Errno::EOPNOTSUPP),
+            WRITE => who.owns(inode),
+            _ => Ok(()),
+        }
     } else if is(b"security.") {
         if want == WRITE { who.owns(inode) } else { Ok(()) }
     } else {
-        // ACLs are not kept.
         Err(Errno::EOPNOTSUPP)
     }
 }
@@ -55,7 +63,15 @@ impl Mdt {
         if LAYOUT_NAMES.contains(&name) {
             return (!inode.layout.is_empty()).then(|| inode.layout.clone());
         }
+        if name == acl::ACCESS {
+            return inode.acl.as_ref().map(|acl| acl.to_bytes());
+        }
         self.tree.xattr(id, name).map(<[u8]>::to_vec)
+    }
+
+    /// What new files in a directory get.
+    pub(super) fn default_acl(&self, dir: Id) -> Option<Acl> {
+        Acl::parse(self.tree.xattr(dir, acl::DEFAULT)?).ok()?
     }
 
     /// The names that a user may see.
@@ -63,6 +79,9 @@ impl Mdt {
         let mut names: Vec<Vec<u8>> = Vec::new();
         if !inode.layout.is_empty() && who.uid == 0 {
             names.push(b"trusted.lov".to_vec());
+        }
+        if inode.acl.is_some() {
+            names.push(acl::ACCESS.to_vec());
         }
         let seen =
             self.tree.xattrs(id).filter(|(name, _)| !name.starts_with(b"trusted.") || who.uid == 0);
@@ -141,6 +160,15 @@ impl Mdt {
             return Err(Errno::ERANGE);
         }
         let layout = LAYOUT_NAMES.contains(&name);
+        let access = name == acl::ACCESS;
+        let list = match name == acl::DEFAULT || access {
+            true if !access && !inode.is_dir() => return Err(Errno::EACCES),
+            true if !removes => Acl::parse(value)?,
+            _ => None,
+        };
+        // A list without entries takes one away, which need not be there.
+        let empties = !removes && list.is_none() && (access || name == acl::DEFAULT);
+        let removes = removes || empties;
         let default = match (layout, removes) {
             (true, _) if !inode.is_dir() => {
                 // Objects are given by an open, not by the name of an attribute.
@@ -156,15 +184,19 @@ impl Mdt {
         let there = self.value(id, inode, name).is_some();
         match there {
             true if !removes && record.flags & CREATE != 0 => return Err(Errno::EEXIST),
-            false if removes || record.flags & REPLACE != 0 => return Err(Errno::ENODATA),
-            false if !layout && self.tree.xattrs(id).count() >= COUNT_MAX => {
+            false if removes && !empties || !removes && record.flags & REPLACE != 0 => {
+                return Err(Errno::ENODATA);
+            }
+            false if !layout && !access && self.tree.xattrs(id).count() >= COUNT_MAX => {
                 return Err(Errno::ENOSPC);
             }
             _ => {}
         }
+        // Who is in another group makes no program run as this one.
+        let setgid = if who.keeps_setgid(inode.gid) { 0 } else { SETGID };
         let (name, value, time) = (name.to_vec(), value.to_vec(), record.time);
         Ok(move |edit: &mut Edit<'_>| {
-            match (layout, removes) {
+            match (layout || access, removes) {
                 (true, _) => {}
                 (false, true) => edit.remove_xattr(id, &name),
                 (false, false) => edit.set_xattr(id, &name, &value),
@@ -173,6 +205,12 @@ impl Mdt {
                 inode.ctime = inode.ctime.max(time);
                 if layout {
                     inode.layout = default;
+                }
+                if access {
+                    if let Some(list) = &list {
+                        inode.mode = inode.mode & !(0o777 | setgid) | list.mode();
+                    }
+                    inode.acl = list.filter(|list| !list.is_mode()).map(Box::new);
                 }
             });
         })

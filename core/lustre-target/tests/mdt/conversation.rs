@@ -11,7 +11,9 @@ use lnet_types::{IoVec, Memory, Nid};
 use lnet_wire::Kind;
 use lustre_wire::connect::ConnectData;
 use lustre_wire::fid::ObjectId;
-use lustre_wire::ldlm::{Intent, LockReply, LockRequest, Lvb};
+use lustre_wire::ldlm::{
+    InodeBits, Intent, LockDesc, LockFlags, LockKind, LockReply, LockRequest, Lvb,
+};
 use lustre_wire::mds::{Epoch, MdtBody};
 use lustre_wire::ost::{IoObj, Obdo, ObdoFlags};
 use lustre_wire::striping::{StripeObject, Stripes, Striping};
@@ -407,6 +409,12 @@ impl Play {
             if let (Ok(mine), Ok(other)) = (mine, other) {
                 if mine.handle != 0 && other.handle != 0 {
                     self.locks.insert(other.handle, (pending.import, mine.handle));
+                    let more = mine.desc.policy.start & !other.desc.policy.start;
+                    if mine.desc.kind == LockKind::IBITS && more & InodeBits::DOM.bits() != 0 {
+                        // The recorded client has no data under it: ours gives this bit back.
+                        let back = without_data(&mine);
+                        self.bench.begin_on(pending.client, pending.import, back);
+                    }
                 } else if mine.handle != 0 {
                     let back = super::cancel(mine.handle);
                     self.bench.begin_on(pending.client, pending.import, back);
@@ -506,6 +514,16 @@ impl Play {
         play.odd_locks.iter().for_each(|line| eprintln!("lock {line}"));
         play
     }
+}
+
+/// Gives the data under a lock back, and keeps what else is under it.
+fn without_data(lock: &LockReply) -> Call {
+    let mut desc = LockDesc { requested: lock.desc.granted, ..LockDesc::default() };
+    desc.policy.start = lock.desc.policy.start & !InodeBits::DOM.bits();
+    let request = LockRequest::new(LockFlags::empty(), 1, desc, &[lock.handle]);
+    let mut call = Call::new(Opcode::LDLM_CONVERT, vec![request.to_bytes(LITTLE)]);
+    call.reply_lens = vec![112];
+    call
 }
 
 /// The locks that a request gives back, or changes.

@@ -3,16 +3,17 @@
 use lnet_types::{Errno, Memory};
 use lustre_target::Commit;
 use lustre_target::ost::wire;
-use lustre_wire::fid::ObjectId;
+use lustre_wire::fid::{ObjectId, Valid};
 use lustre_wire::ldlm::{
     InodeBits, LockDesc, LockFlags, LockKind, LockMode, LockReply, LockRequest, Lvb, Policy,
     ResourceName,
 };
+use lustre_wire::mds::{SetattrRecord, SetattrValid};
 use lustre_wire::ost::{NiobufFlags, Obdo};
 use lustre_wire::striping::{
     ComponentEntry, CompositeHead, Magic, Pattern, StripeHead, Stripes, Striping,
 };
-use lustre_wire::{Fid, Opcode};
+use lustre_wire::{Fid, Layout as _, Opcode};
 use ptlrpc::{Bulk, Call, CallError, Direction, Reply};
 
 use super::{Bench, Client, LITTLE, OPEN_CREATE, OPEN_WRITE, ROOT};
@@ -46,6 +47,17 @@ pub(super) fn wish(end: u64) -> Vec<u8> {
         (entry(0, end, 128), part(Pattern::MDT, end as u32, 0)),
         (entry(end, u64::MAX, 160), part(Pattern::RAID0, 1 << 16, 1)),
     ];
+    Striping::Composite(head, parts).to_bytes()
+}
+
+/// A request for a layout with all of the file on the target.
+fn alone(end: u64) -> Vec<u8> {
+    let Ok(Striping::Composite(mut head, mut parts)) = Striping::parse(&wish(end)) else {
+        panic!("composite")
+    };
+    (head.size, head.count) = (112, 1);
+    parts.truncate(1);
+    parts[0].0.offset = 80;
     Striping::Composite(head, parts).to_bytes()
 }
 
@@ -179,7 +191,7 @@ fn bytes_on_the_target_are_read_as_they_were_written() {
     assert_eq!(write(bench, c, f, 65_530, b"1234567"), Err(Errno::EFBIG));
     // The size is a hint: a client with a lock may know more.
     let shown = bench.getattr(c, f).unwrap();
-    assert!(!shown.valid.contains(lustre_wire::fid::Valid::SIZE));
+    assert!(!shown.valid.contains(Valid::SIZE));
     assert_eq!(shown.size, 48_192);
     // A file without a part here has no such data.
     let (plain, ..) = bench.open(c, ROOT, "plain", 2, OPEN_CREATE | OPEN_WRITE).unwrap();
@@ -223,4 +235,37 @@ fn data_that_were_answered_survive_a_crash_and_go_with_their_file() {
     bench.reint(c, c.unlink(ROOT, "g", 0)).unwrap();
     assert_eq!(read(bench, c, g, 0, 4096), Err(Errno::ENOENT));
     assert_eq!(glimpse(bench, c, g), Err(Errno::ENOENT));
+}
+
+#[test]
+fn c104_a_close_gives_no_hint_of_a_size_that_the_target_knows() {
+    let bench = &mut Bench::new(1);
+    let c = bench.client("c", 0);
+    // With a part in objects there is a hint; none if all of the file is here.
+    for (n, (layout, seen)) in
+        [(wish(1 << 16), 1 << 40), (alone(1 << 16), 5)].into_iter().enumerate()
+    {
+        let (name, oid) = (format!("f{n}"), 1 + n as u32);
+        let call = c.open(ROOT, &name, oid, CREATE, layout);
+        let (body, ..) = super::opened(bench.call(c, call)).unwrap();
+        write(bench, c, body.fid1, 0, b"12345").unwrap();
+        let mut close = c.close(body.fid1, body.open_handle);
+        let mut record: SetattrRecord = SetattrRecord::parse(LITTLE, &close.buffers[1]).unwrap();
+        record.valid = SetattrValid::LSIZE | SetattrValid::LBLOCKS;
+        (record.size, record.blocks) = (1 << 40, 1 << 31);
+        close.buffers[1] = record.to_bytes(LITTLE);
+        bench.call(c, close).unwrap();
+        let shown = bench.getattr(c, body.fid1).unwrap();
+        assert_eq!(shown.size, seen, "{name}");
+        assert!(shown.valid.contains(Valid::LAZYSIZE), "{name}");
+    }
+    // Nor does a truncate leave one.
+    let f = c.fid(2);
+    let mut buffers = c.setattr(f, SetattrValid::SIZE | SetattrValid::CTIME, 0, 0);
+    let mut record: SetattrRecord = SetattrRecord::parse(LITTLE, &buffers[0]).unwrap();
+    record.size = 1 << 40;
+    buffers[0] = record.to_bytes(LITTLE);
+    bench.reint(c, buffers).unwrap();
+    bench.call(c, wire::punch(ObjectId::of(f), 3)).unwrap();
+    assert_eq!(bench.getattr(c, f).unwrap().size, 3);
 }

@@ -1,11 +1,14 @@
 //! What clients may cache: locks with the results of intents, and who is called back for a change.
 
-use lustre_wire::fid::Valid;
+use lnet_types::Errno;
+use lustre_target::ost::wire;
+use lustre_wire::fid::{ObjectId, Valid};
 use lustre_wire::ldlm::{
     InodeBits, Intent, LayoutIntent, LayoutOp, LockDesc, LockFlags, LockKind, LockMode, LockReply,
     LockRequest, Policy, ResourceName,
 };
 use lustre_wire::mds::{MdtBody, SetattrValid};
+use lustre_wire::ost::NiobufFlags;
 use lustre_wire::{Fid, Layout, Opcode};
 use ptlrpc::Call;
 
@@ -137,7 +140,7 @@ fn client_that_keeps_its_lock_is_evicted_and_the_change_goes_on() {
     let waits = bench.begin(b, reint(b.unlink(ROOT, "d", 0o040_000)));
     bench.world.secs(400);
     assert!(bench.end_of(b, waits).unwrap().is_ok());
-    assert_eq!(bench.lookup(b, ROOT, "d"), Err(lnet_types::Errno::ENOENT));
+    assert_eq!(bench.lookup(b, ROOT, "d"), Err(Errno::ENOENT));
 }
 
 #[test]
@@ -214,4 +217,64 @@ fn c221_data_are_read_when_the_lock_of_their_writer_is_given_back() {
     bench.world.secs(1);
     let reply = bench.end_of(b, reads).unwrap().unwrap();
     assert_eq!(bytes_of(bench, &reply, &memory), Vec::<u8>::new());
+}
+
+/// A write without a lock of the target, under one of its client.
+fn write_held(fid: Fid, handle: u64, bytes: &[u8]) -> Call {
+    let mut body = wire::data_body(ObjectId::of(fid), true, None, 0);
+    if handle != 0 {
+        body.handle = handle;
+        body.valid |= Valid::HANDLE;
+    }
+    let mut range = wire::range(0, bytes.len() as u32, NiobufFlags::WRITE);
+    range.flags.remove(NiobufFlags::SRVLOCK);
+    wire::data(Opcode::OST_WRITE, &body, &[range], Some(bytes))
+}
+
+#[test]
+fn l49_data_are_written_under_a_lock_of_their_client_alone() {
+    let bench = &mut Bench::new(1);
+    let [a, b] = bench.caching(&["a", "b"])[..] else { panic!("two clients") };
+    let call = a.open(ROOT, "f", 1, CREATE, wish(1 << 16));
+    super::opened(bench.call(a, call)).unwrap();
+    let f = a.fid(1);
+    let stale = Err(Errno::ESTALE);
+    let write = |bench: &mut Bench, c, handle| {
+        let end = bench.call(c, write_held(f, handle, b"some"));
+        end.map(|_| ()).map_err(ptlrpc::CallError::errno)
+    };
+    assert_eq!(write(bench, a, 0), stale, "it has none");
+    let (_, read, ..) = lock(bench, a, data_lock(f, LockMode::PR, LockFlags::empty(), 10));
+    assert_eq!(write(bench, a, read), stale, "one for reading");
+    bench.call(a, cancel(read)).unwrap();
+    let (_, held, ..) = lock(bench, a, data_lock(f, LockMode::PW, LockFlags::empty(), 11));
+    for handle in [held, 0, 77] {
+        assert_eq!(write(bench, a, handle), Ok(()), "{handle:#x}");
+    }
+    assert_eq!(write(bench, b, held), stale, "the lock is another client's");
+    bench.call(a, cancel(held)).unwrap();
+    assert_eq!(write(bench, a, held), stale, "it is given back");
+}
+
+#[test]
+fn l49_client_that_writes_under_a_lock_that_is_wanted_has_more_time() {
+    let bench = &mut Bench::new(1);
+    let [a, b] = bench.caching(&["a", "b"])[..] else { panic!("two clients") };
+    let call = a.open(ROOT, "f", 1, CREATE, wish(1 << 16));
+    super::opened(bench.call(a, call)).unwrap();
+    let f = a.fid(1);
+    bench.party(a.upper, |party, _| party.keeps = true);
+    let (_, held, ..) = lock(bench, a, data_lock(f, LockMode::PW, LockFlags::empty(), 10));
+    let (call, memory) = read_call(bench, f, 0, 4096);
+    let reads = bench.begin(b, call);
+    // Longer than a client has that does nothing.
+    for _ in 0..10 {
+        bench.world.secs(50);
+        assert!(bench.end_of(b, reads).is_none(), "the lock is held");
+        bench.call(a, write_held(f, held, b"some")).unwrap();
+    }
+    bench.call(a, cancel(held)).unwrap();
+    bench.world.secs(1);
+    let reply = bench.end_of(b, reads).unwrap().unwrap();
+    assert_eq!(bytes_of(bench, &reply, &memory)[..4], *b"some");
 }

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
+mod acl;
 mod captures;
 mod conversation;
 mod data;

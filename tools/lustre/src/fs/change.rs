@@ -6,6 +6,7 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, Changes, FileKind, Node, Place};
 use serde_json::json;
 
+use super::operands::{self, At, Done, Shape};
 use super::walker::{Found, Walker};
 use super::{Stop, Visit};
 
@@ -13,7 +14,7 @@ use super::{Stop, Visit};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet lustre chmod 640 10.0.0.1@tcp:/lfs/data/f1\n  \
-    ulnet lustre chmod -R 750 /data")]
+    ulnet lustre chmod -R 750 /data/in /data/out")]
 pub(super) struct Chmod {
     /// Permissions, octal
     #[arg(value_parser = super::mode)]
@@ -27,7 +28,7 @@ pub(super) struct Chmod {
 #[command(after_help = "Examples:\n  \
     ulnet lustre chown 1001 10.0.0.1@tcp:/lfs/data/f1\n  \
     ulnet lustre chown -R 1001:2001 /data\n  \
-    ulnet lustre chown :2001 /data/f1")]
+    ulnet lustre chown :2001 /data/f1 /data/f2")]
 pub(super) struct Chown {
     /// User and group as numbers
     #[arg(value_name = "[UID][:GID]", value_parser = owner)]
@@ -38,9 +39,9 @@ pub(super) struct Chown {
 
 #[derive(Clone, Debug, Args)]
 struct Rest {
-    /// File
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Files and directories
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     /// Change all that is in a directory too; symbolic links are left as they are
     #[arg(short = 'R', long)]
     recursive: bool,
@@ -63,7 +64,7 @@ fn owner(text: &str) -> Result<(Option<u32>, Option<u32>)> {
 /// Runs `chmod`. `false`: a part was not changed, and was named on standard error.
 ///
 /// # Errors
-/// As [`super::with`].
+/// As [`operands::each`].
 pub(super) fn chmod(options: &Chmod) -> Result<bool> {
     let Chmod { mode, rest } = options;
     run(rest, &Changes { mode: Some(*mode), ..Changes::default() })
@@ -72,7 +73,7 @@ pub(super) fn chmod(options: &Chmod) -> Result<bool> {
 /// Runs `chown`. `false`: a part was not changed, and was named on standard error.
 ///
 /// # Errors
-/// As [`super::with`].
+/// As [`operands::each`].
 pub(super) fn chown(options: &Chown) -> Result<bool> {
     let Chown { owner: (uid, gid), rest } = options;
     run(rest, &Changes { uid: *uid, gid: *gid, ..Changes::default() })
@@ -110,21 +111,22 @@ async fn tree(
     }
 }
 
-fn run(rest: &Rest, changes: &Changes) -> Result<bool> {
-    let Rest { place, recursive, visit } = rest;
-    let (changed, all) = super::with(place, visit, Access::Change, async |mount, stop| {
-        let node = mount.find(place.path.as_bytes(), true).await?;
-        let mut account = (0, true);
-        if *recursive && node.kind() == FileKind::Dir {
-            account = tree(mount, stop, node.clone(), &place.path, changes).await?;
-        }
-        mount.change(&node, changes).await?;
-        Ok((account.0 + 1, account.1))
-    })?;
-    if visit.way.json {
-        println!("{:#}", json!({ "name": place.path, "changed": changed, "all": all }));
+async fn one(at: &At<'_>, recursive: bool, changes: &Changes) -> Result<Done> {
+    let At { mount, stop, place, name } = *at;
+    let node = mount.find(place.path.as_bytes(), true).await?;
+    let (mut changed, mut whole) = (0, true);
+    if recursive && node.kind() == FileKind::Dir {
+        (changed, whole) = tree(mount, stop, node.clone(), name, changes).await?;
     }
-    Ok(all)
+    mount.change(&node, changes).await?;
+    Ok(Done { value: json!({ "name": name, "changed": changed + 1, "all": whole }), whole })
+}
+
+fn run(rest: &Rest, changes: &Changes) -> Result<bool> {
+    let Rest { places, recursive, visit } = rest;
+    operands::each(places, visit, Access::Change, Shape::Each, async |at| {
+        one(at, *recursive, changes).await
+    })
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use lustre_rt::visitor::{Access, FileKind, Place, join};
-use serde_json::json;
+use serde_json::Value;
 
 use super::bytes::Bytes;
+use super::operands::{self, At, Done, Shape};
 use super::walker::{Found, Walker};
 use super::{Visit, show};
 
@@ -14,12 +15,12 @@ use super::{Visit, show};
 #[command(
     after_help = "-name, -type and -size may be written with one dash, as for find.\n\nExamples:\n  \
     ulnet lustre find 10.0.0.1@tcp:/lfs/data --name '*.h5' --size +1G\n  \
-    ulnet lustre find /data -type d"
+    ulnet lustre find /data/in /data/out -type d"
 )]
 pub(super) struct Options {
-    /// Directory
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Directories
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     /// Name: '*' stands for any bytes, '?' for one, '[…]' for one of a set
     #[arg(long, value_name = "PATTERN")]
     name: Option<String>,
@@ -148,64 +149,67 @@ pub(crate) fn spelled(args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> 
     args.into_iter().map(spelled).collect()
 }
 
-/// Runs the command. `false`: a part could not be read, and was named on standard error.
-///
-/// # Errors
-/// As [`super::with`].
-pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { place, name, kind, size, visit } = options;
-    let wanted = |found: &Found| {
+impl Options {
+    fn wants(&self, found: &Found) -> bool {
         let is = match found.node.kind() {
             FileKind::File => Some(Kind::File),
             FileKind::Dir => Some(Kind::Dir),
             FileKind::Link => Some(Kind::Link),
             _ => None,
         };
-        let named = name.as_ref().is_none_or(|name| fits(name.as_bytes(), &found.name));
-        named && kind.is_none_or(|kind| is == Some(kind))
-    };
-    super::with(place, visit, Access::Read, async |mount, stop| {
-        let node = mount.find(place.path.as_bytes(), true).await?;
-        let mut walker = Walker::new(mount, stop, node, &place.path);
-        let mut rows = Vec::new();
-        loop {
-            let batch = walker.next().await?;
-            if batch.is_empty() {
-                break;
-            }
-            let one = |found: Found| async move {
-                // Sizes are asked of objects: only where they matter.
-                let needs = size.is_some() || visit.way.json;
-                let attributes = match needs {
-                    true => Some(mount.attributes(&found.node).await),
-                    false => None,
-                };
-                (found, attributes)
+        let named = self.name.as_ref().is_none_or(|name| fits(name.as_bytes(), &found.name));
+        named && self.kind.is_none_or(|kind| is == Some(kind))
+    }
+}
+
+async fn one(at: &At<'_>, options: &Options) -> Result<Done> {
+    let At { mount, stop, place, name } = *at;
+    let (size, json) = (&options.size, options.visit.way.json);
+    let node = mount.find(place.path.as_bytes(), true).await?;
+    let mut walker = Walker::new(mount, stop, node, name);
+    let mut rows = Vec::new();
+    loop {
+        let batch = walker.next().await?;
+        if batch.is_empty() {
+            return Ok(Done { value: Value::Array(rows), whole: !walker.has_failed() });
+        }
+        let one = |found: Found| async move {
+            // Sizes are asked of objects: only where they matter.
+            let needs = size.is_some() || json;
+            let attributes = match needs {
+                true => Some(mount.attributes(&found.node).await),
+                false => None,
             };
-            let some = batch.into_iter().filter(|found| wanted(found)).map(one);
-            for (found, attributes) in join(some, 8).await {
-                let attributes = match attributes.transpose() {
-                    Ok(attributes) => attributes,
-                    Err(e) => {
-                        walker.fail(&found.path, &e.into());
-                        continue;
-                    }
-                };
-                let sized = |bound: &Bound| attributes.is_some_and(|a| bound.has(a.size));
-                if size.as_ref().is_some_and(|bound| !sized(bound)) {
+            (found, attributes)
+        };
+        let some = batch.into_iter().filter(|found| options.wants(found)).map(one);
+        for (found, attributes) in join(some, 8).await {
+            let attributes = match attributes.transpose() {
+                Ok(attributes) => attributes,
+                Err(e) => {
+                    walker.fail(&found.path, &e.into());
                     continue;
                 }
-                match attributes.filter(|_| visit.way.json) {
-                    Some(attributes) => rows.push(show::json(&found.path, &attributes)),
-                    None => println!("{}", found.path),
-                }
+            };
+            let sized = |bound: &Bound| attributes.is_some_and(|a| bound.has(a.size));
+            if size.as_ref().is_some_and(|bound| !sized(bound)) {
+                continue;
+            }
+            match attributes.filter(|_| json) {
+                Some(attributes) => rows.push(show::json(&found.path, &attributes)),
+                None => println!("{}", found.path),
             }
         }
-        if visit.way.json {
-            println!("{:#}", json!(rows));
-        }
-        Ok(!walker.has_failed())
-    })
+    }
+}
+
+/// Runs the command. `false`: a part could not be read, and was named on standard error.
+///
+/// # Errors
+/// As [`operands::each`].
+pub(super) fn run(options: &Options) -> Result<bool> {
+    let Options { places, visit, .. } = options;
+    operands::each(places, visit, Access::Read, Shape::Rows, async |at| one(at, options).await)
 }
 
 #[cfg(test)]

@@ -14,8 +14,13 @@ pub(super) fn line(text: std::fmt::Arguments<'_>) {
     if !are_unread()
         && let Err(e) = writeln!(std::io::stdout(), "{text}")
     {
-        let _ = CLOSED.set(e.kind());
+        closed(&e);
     }
+}
+
+/// Standard output takes no more.
+pub(super) fn closed(e: &std::io::Error) {
+    let _ = CLOSED.set(e.kind());
 }
 
 /// Whether further lines are in vain.

@@ -1,4 +1,6 @@
-//! `ulnet lustre ls`: lists a directory, by name or as it is read.
+//! `ulnet lustre ls`: lists directories, by name or as they are read.
+
+use std::cell::Cell;
 
 use anyhow::Result;
 use clap::Args;
@@ -6,21 +8,24 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, Attributes, FileKind, Name, Node, Place};
 use serde_json::{Value, json};
 
+use super::operands::{self, At, Done, Shape};
+use super::sentences::why;
 use super::{Stop, Visit, show};
 
-/// Which one.
+/// Which ones.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Names are sorted by their bytes, once all of them are read. With -U they come in the \
-                  order of the server, the first ones at once.\n\nExamples:\n  \
+                  order of the server, the first ones at once. Several are listed as they are named, each \
+                  directory below a line with its name.\n\nExamples:\n  \
     ulnet lustre ls 10.0.0.1@tcp:/lfs/data\n  \
-    ulnet lustre ls -l /data\n  \
+    ulnet lustre ls -l /data /other\n  \
     ulnet lustre ls -U /data | wc -l"
 )]
 pub(super) struct Options {
-    /// Directory or file
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Directories and files
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     /// Show type, permissions, links, owner, group, size and time (UTC) too
     #[arg(short, long)]
     long: bool,
@@ -93,7 +98,7 @@ async fn batch(
             // It was removed after it had been listed.
             Ok(None) => {}
             Err(e) => {
-                eprintln!("ulnet lustre: {name}: {e}");
+                eprintln!("ulnet lustre: {name}: {}", why(&e.into(), &name));
                 all = false;
             }
         }
@@ -101,49 +106,77 @@ async fn batch(
     all
 }
 
-async fn list(options: &Options, mount: &Mount, stop: &Stop) -> Result<bool> {
-    let Options { place, long, unsorted, visit } = options;
+/// Shows what is in a directory; the rows, and whether nothing of it has failed.
+async fn dir(
+    options: &Options,
+    mount: &Mount,
+    stop: &Stop,
+    node: &Node,
+) -> Result<(Vec<Value>, bool)> {
+    let (mut rows, mut whole, mut sorted) = (Vec::new(), true, Vec::new());
+    let mut opened = mount.open_dir(node).await?;
+    loop {
+        stop.check()?;
+        let read = mount.read_dir(&mut opened).await?;
+        if read.is_empty() {
+            break;
+        }
+        if options.unsorted {
+            whole &= names(options, mount, stop, node, &read, &mut rows).await?;
+        } else {
+            sorted.extend(read);
+        }
+    }
+    // By bytes: the same everywhere, whatever the language of the user.
+    sorted.sort_unstable_by(|a: &Name, b| a.name.cmp(&b.name));
+    whole &= names(options, mount, stop, node, &sorted, &mut rows).await?;
+    Ok((rows, whole))
+}
+
+/// Lists an operand. `last`: whether a directory was listed before it, if anything was.
+async fn list(at: &At<'_>, options: &Options, last: &Cell<Option<bool>>) -> Result<Done> {
+    let At { mount, stop, place, name } = *at;
+    let Options { long, visit, .. } = options;
+    let (json, several) = (visit.way.json, options.places.len() > 1);
     let node = mount.find(place.path.as_bytes(), true).await?;
-    let mut rows = Vec::new();
-    let mut all = true;
-    if node.kind() == FileKind::Dir {
-        let mut dir = mount.open_dir(&node).await?;
-        let mut sorted = Vec::new();
-        loop {
-            stop.check()?;
-            let read = mount.read_dir(&mut dir).await?;
-            if read.is_empty() {
-                break;
-            }
-            if *unsorted {
-                all &= names(options, mount, stop, &node, &read, &mut rows).await?;
-            } else {
-                sorted.extend(read);
-            }
+    let is_dir = node.kind() == FileKind::Dir;
+    // A listing is apart from what stands before and behind it.
+    let apart = move || {
+        let before = last.replace(Some(is_dir));
+        if !json && before.is_some_and(|before| before || is_dir) {
+            println!();
         }
-        // By bytes: the same everywhere, whatever the language of the user.
-        sorted.sort_unstable_by(|a: &Name, b| a.name.cmp(&b.name));
-        all &= names(options, mount, stop, &node, &sorted, &mut rows).await?;
-    } else {
+    };
+    if !is_dir {
         let attributes = mount.attributes(&node).await?;
-        match (visit.way.json, long) {
-            (true, _) => rows.push(show::json(&place.path, &attributes)),
-            (false, true) => println!("{}", line(&place.path, &attributes)),
-            (false, false) => println!("{}", place.path),
+        apart();
+        match (json, long) {
+            (true, _) => {}
+            (false, true) => println!("{}", line(name, &attributes)),
+            (false, false) => println!("{name}"),
         }
+        return Ok(Value::from(vec![show::json(name, &attributes)]).into());
     }
-    if visit.way.json {
-        println!("{:#}", json!(rows));
+    apart();
+    if several && !json {
+        println!("{name}:");
     }
-    Ok(all)
+    let (rows, whole) = dir(options, mount, stop, &node).await?;
+    let value = match several {
+        true => json!({ "name": name, "contents": rows }),
+        false => rows.into(),
+    };
+    Ok(Done { value, whole })
 }
 
 /// Runs the command. `false`: what some of the names have could not be shown.
 ///
 /// # Errors
-/// As [`super::with`].
+/// As [`operands::each`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    super::with(&options.place, &options.visit, Access::Read, async |mount, stop| {
-        list(options, mount, stop).await
+    let Options { places, visit, .. } = options;
+    let last = Cell::new(None);
+    operands::each(places, visit, Access::Read, Shape::Rows, async |at| {
+        list(at, options, &last).await
     })
 }

@@ -20,13 +20,16 @@ mod copy;
 mod df;
 mod du;
 pub(crate) mod find;
+mod goal;
 mod lines;
 mod ln;
 mod ls;
 mod mkdir;
 mod mv;
+mod operands;
 mod readlink;
 mod rm;
+mod rmdir;
 mod sentences;
 mod show;
 mod side;
@@ -44,6 +47,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
+use lnet_rt::Net;
 use lustre_rt::visitor::{Access, Identity, Node, Place, VisitError};
 use lustre_rt::{Mount, MountConfig, wait};
 
@@ -59,7 +63,10 @@ const VARIABLE: &str = "ULNET_LUSTRE";
     about = "The files of a Lustre file system, without a kernel module",
     disable_help_subcommand = true,
     after_help = "A place is MGSNID[,NID…][:MGSNID…]:/FSNAME[/PATH], as for mount. With a file system in \
-                  ULNET_LUSTRE, such as 10.0.0.1@tcp:/lfs, a path such as /data is enough."
+                  ULNET_LUSTRE, such as 10.0.0.1@tcp:/lfs, a path such as /data is enough. Of several \
+                  places one that fails is named, and the others are done; the exit status is 1. With \
+                  --json they give an array with a value for each of them; one that has failed is \
+                  {\"name\": …, \"error\": …}."
 )]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -70,27 +77,29 @@ pub(crate) struct Options {
 enum Verb {
     /// Show the space of each target
     Df(df::Options),
-    /// List a directory
+    /// List directories
     Ls(ls::Options),
-    /// Show what a file has
+    /// Show what files have
     Stat(stat::Options),
     /// Write files to standard output
     Cat(cat::Options),
     /// Copy files and trees into a file system, and out of one
     Cp(copy::Options),
-    /// Make a directory
+    /// Make directories
     Mkdir(mkdir::Options),
     /// Remove files and trees
     Rm(rm::Options),
-    /// Rename a file or directory
+    /// Remove empty directories
+    Rmdir(rmdir::Options),
+    /// Rename files and directories, or move them into a directory
     Mv(mv::Options),
-    /// Give a file one more name, or make a symbolic link
+    /// Give files one more name, or make symbolic links
     Ln(ln::Options),
-    /// Show the text of a symbolic link
+    /// Show the texts of symbolic links
     Readlink(readlink::Options),
-    /// Set the times of a file, and make it if it does not exist
+    /// Set the times of files, and make those that do not exist
     Touch(touch::Options),
-    /// Cut a file off, or make it longer
+    /// Cut files off, or make them longer
     Truncate(truncate::Options),
     /// Change permissions
     Chmod(change::Chmod),
@@ -100,11 +109,11 @@ enum Verb {
     Du(du::Options),
     /// Find files by name, type and size
     Find(find::Options),
-    /// Show a tree of directories
+    /// Show trees of directories
     Tree(tree::Options),
-    /// Show the checksum of a file
+    /// Show the checksums of files
     Sum(sum::Options),
-    /// Show where the data of a file is
+    /// Show where the data of files is
     Getstripe(stripe::Get),
     /// Say where the data of new files is to be
     Setstripe(stripe::Set),
@@ -117,6 +126,9 @@ enum Verb {
 struct Visit {
     #[command(flatten)]
     way: Way,
+    /// Network of this client, if it is not that of the management server: see --route
+    #[arg(long, value_name = "NET", value_parser = client::network)]
+    net: Option<Net>,
     /// Visit as this user; the one who runs the command if not given
     #[arg(long)]
     uid: Option<u32>,
@@ -164,6 +176,7 @@ pub(crate) fn run(options: &Options) -> Result<Status> {
         Verb::Cp(options) => return copy::run(options),
         Verb::Mkdir(options) => mkdir::run(options),
         Verb::Rm(options) => rm::run(options),
+        Verb::Rmdir(options) => rmdir::run(options),
         Verb::Mv(options) => mv::run(options),
         Verb::Ln(options) => ln::run(options),
         Verb::Readlink(options) => readlink::run(options),
@@ -179,9 +192,12 @@ pub(crate) fn run(options: &Options) -> Result<Status> {
         Verb::Setstripe(options) => stripe::set(options),
         Verb::Check(options) => check::run(options),
     };
-    let whole = whole?;
+    // A reader that has read enough wants no more: that is no failure of the command.
+    if !lines::are_unread() {
+        return whole.map(Status::of);
+    }
     lines::finish()?;
-    Ok(Status::of(whole))
+    Ok(whole.map_or(Status::Whole, Status::of))
 }
 
 /// The place of a command line, with the file system of the variable before a bare path.
@@ -205,8 +221,8 @@ fn names(path: &str) -> Vec<&str> {
 }
 
 /// The root, in place of something that can be made or renamed.
-fn taken(place: &Place) -> anyhow::Error {
-    anyhow!("place '{place}': expected a path below the root")
+fn taken() -> anyhow::Error {
+    anyhow!("the root of a file system: expected a path below it")
 }
 
 /// The directory of a path, and the name in it.
@@ -290,8 +306,22 @@ fn with<R>(
     f: impl AsyncFnOnce(&Mount, &Stop) -> Result<R>,
 ) -> Result<R> {
     let stop = Stop::listen()?;
+    let result = self::visit(place, visit, access, async |mount| f(mount, &stop).await);
+    result.map_err(|e| match e.is::<VisitError>() {
+        true => anyhow!("{}", sentences::said(&e)),
+        false => e,
+    })
+}
+
+/// The same for a command that visits several file systems.
+fn visit<R>(
+    place: &Place,
+    visit: &Visit,
+    access: Access,
+    f: impl AsyncFnOnce(&Mount) -> Result<R>,
+) -> Result<R> {
     let target = Target { name: "MGS".to_owned(), nids: place.nids() };
-    let (node, rpc) = client::node(&target, &visit.way)?;
+    let (node, rpc) = client::node_on(visit.net, &target, &visit.way)?;
     let config = MountConfig {
         mgs: place.nids(),
         fsname: place.fsname.clone(),
@@ -302,15 +332,12 @@ fn with<R>(
     };
     let result = wait(async {
         let mount = Mount::begin(&rpc, config).await.map_err(said)?;
-        let result = f(&mount, &stop).await;
+        let result = f(&mount).await;
         mount.end().await;
         result
     });
     node.stop(Duration::from_secs(1)).blocking();
-    result.map_err(|e| match e.is::<VisitError>() {
-        true => anyhow!("{}", sentences::said(&e)),
-        false => e,
-    })
+    result
 }
 
 /// A failed visit, with what can be done where that is known.

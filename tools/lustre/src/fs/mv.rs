@@ -1,56 +1,66 @@
-//! `ulnet lustre mv`: renames.
+//! `ulnet lustre mv`: renames, and moves into a directory.
 
 use anyhow::{Result, bail};
 use clap::Args;
-use lustre_rt::visitor::{Access, FileKind, Place};
+use lustre_rt::visitor::{Access, Place};
 use serde_json::json;
 
 use super::Visit;
+use super::goal::Goal;
+use super::operands::{Account, At, Done, Shape, same_system};
 
 /// What, and whereto.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(after_help = "Nothing is done if the last of more than two places is no directory.\n\n\
+    Examples:\n  \
     ulnet lustre mv 10.0.0.1@tcp:/lfs/data/f1 10.0.0.1@tcp:/lfs/data/f2\n  \
-    ulnet lustre mv /data/f1 /data/old/")]
+    ulnet lustre mv /data/f1 /data/f2 /data/old/")]
 pub(super) struct Options {
-    /// File or directory
-    #[arg(value_parser = super::place)]
-    from: Place,
-    /// Its new name, which is taken from what has it; or a directory that gets it
-    #[arg(value_parser = super::place)]
-    to: Place,
+    /// Files and directories, and the destination: a directory that gets them, or the new name of one, which
+    /// is taken from what has it
+    #[arg(
+        required = true,
+        num_args = 2..,
+        value_name = "SOURCE… DESTINATION",
+        value_parser = super::place
+    )]
+    places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
 }
 
-/// Runs the command.
+async fn one(at: &At<'_>, goal: &Goal) -> Result<Done> {
+    let At { mount, place, name, .. } = *at;
+    let node = mount.find(place.path.trim_end_matches('/').as_bytes(), false).await?;
+    let names = super::names(&place.path);
+    let last = names.last().ok_or_else(super::taken)?;
+    let spot = goal.of(mount, last.as_bytes(), node.kind()).await?;
+    mount.rename(&node, &spot.dir, &spot.name).await?;
+    Ok(json!({ "from": name, "to": spot.path }).into())
+}
+
+/// Runs the command. `false`: an operand has failed, and was named on standard error.
 ///
 /// # Errors
-/// As [`super::with`].
+/// Places of several file systems, no directory for several sources, and as [`super::with`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { from, to, visit } = options;
-    if from.with_path("") != to.with_path("") {
-        bail!("destination '{to}': expected one in the file system of '{from}'");
+    let Options { places, visit } = options;
+    let Some((to, from)) = places.split_last() else {
+        bail!("expected a source and a destination")
+    };
+    if let Some(other) = from.iter().find(|from| !same_system(from, to)) {
+        bail!("destination '{to}': expected one in the file system of '{other}'");
     }
-    let path = super::with(from, visit, Access::Change, async |mount, _| {
-        let node = mount.find(from.path.trim_end_matches('/').as_bytes(), false).await?;
-        let names = super::names(&from.path);
-        let last = names.last().ok_or_else(|| super::taken(from))?;
-        let (dir, name, path) = match mount.find(to.path.as_bytes(), true).await {
-            Ok(dir) if dir.kind() == FileKind::Dir => {
-                let path = format!("{}/{last}", to.path.trim_end_matches('/'));
-                (dir, last.as_bytes().to_vec(), path)
-            }
-            _ => {
-                let (dir, name) = super::parent(mount, &to.path).await?;
-                (dir, name, to.path.clone())
-            }
-        };
-        mount.rename(&node, &dir, &name).await?;
-        Ok(path)
+    let mut account = Account::new(Shape::Each);
+    super::with(to, visit, Access::Change, async |mount, stop| {
+        let goal = Goal::find(mount, to, from.len() > 1).await?;
+        for place in from {
+            stop.check()?;
+            let name = place.path.as_str();
+            let end = one(&At { mount, stop, place, name }, &goal).await;
+            account.add(stop, name, name, end)?;
+        }
+        Ok(())
     })?;
-    if visit.way.json {
-        println!("{:#}", json!({ "from": from.path, "to": path }));
-    }
-    Ok(true)
+    Ok(account.print(visit.way.json, from.len()))
 }

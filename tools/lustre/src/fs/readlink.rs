@@ -1,42 +1,45 @@
-//! `ulnet lustre readlink`: shows the text of a symbolic link.
+//! `ulnet lustre readlink`: shows the texts of symbolic links.
 
 use anyhow::{Result, bail};
 use clap::Args;
 use lustre_rt::visitor::{Access, FileKind, Place};
 use serde_json::json;
 
+use super::operands::{self, At, Done, Shape};
 use super::{Visit, show};
 
-/// Which one.
+/// Which ones.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet lustre readlink 10.0.0.1@tcp:/lfs/data/latest\n  \
-    ulnet lustre readlink /data/latest --json")]
+    ulnet lustre readlink /data/latest /data/first --json")]
 pub(super) struct Options {
-    /// Symbolic link
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Symbolic links
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
 }
 
-/// Runs the command.
+async fn one(at: &At<'_>, json: bool) -> Result<Done> {
+    let At { mount, place, name, .. } = at;
+    let node = mount.find(place.path.as_bytes(), false).await?;
+    if node.kind() != FileKind::Link {
+        bail!("expected a symbolic link");
+    }
+    let text = show::name(&mount.link_text(&node).await?);
+    if !json {
+        println!("{text}");
+    }
+    Ok(json!({ "name": name, "link": text }).into())
+}
+
+/// Runs the command. `false`: an operand has failed, and was named on standard error.
 ///
 /// # Errors
-/// It is no symbolic link, and as [`super::with`].
+/// As [`operands::each`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { place, visit } = options;
-    let text = super::with(place, visit, Access::Read, async |mount, _| {
-        let node = mount.find(place.path.as_bytes(), false).await?;
-        if node.kind() != FileKind::Link {
-            bail!("{}: expected a symbolic link", place.path);
-        }
-        Ok(mount.link_text(&node).await?)
-    })?;
-    let text = show::name(&text);
-    match visit.way.json {
-        true => println!("{:#}", json!({ "name": place.path, "link": text })),
-        false => println!("{text}"),
-    }
-    Ok(true)
+    let Options { places, visit } = options;
+    let json = visit.way.json;
+    operands::each(places, visit, Access::Read, Shape::Each, async |at| one(at, json).await)
 }

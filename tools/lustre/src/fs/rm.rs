@@ -8,7 +8,8 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, FileKind, Name, Node, Place, join};
 use serde_json::json;
 
-use super::sentences::said;
+use super::operands::{self, At, Done, Shape};
+use super::sentences::why;
 use super::{Stop, Visit, show};
 
 /// Requests that are under way at a time.
@@ -19,12 +20,12 @@ const IN_FLIGHT: usize = 8;
 #[command(
     after_help = "A symbolic link is removed itself, never what it leads to.\n\nExamples:\n  \
     ulnet lustre rm 10.0.0.1@tcp:/lfs/data/f1\n  \
-    ulnet lustre rm -r /data/old"
+    ulnet lustre rm -r /data/old /data/older"
 )]
 pub(super) struct Options {
-    /// File or directory
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Files and directories
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     /// Remove a directory with all that is in it
     #[arg(short, long)]
     recursive: bool,
@@ -48,7 +49,7 @@ impl Remover<'_> {
         match end {
             Ok(()) => self.removed.set(self.removed.get() + 1),
             Err(e) => {
-                eprintln!("ulnet lustre: {path}: {}", said(&e));
+                eprintln!("ulnet lustre: {path}: {}", why(&e, path));
                 self.failed.set(true);
             }
         }
@@ -97,32 +98,34 @@ impl Remover<'_> {
     }
 }
 
+async fn one(at: &At<'_>, recursive: bool, force: bool) -> Result<Done> {
+    let At { mount, stop, place, name } = *at;
+    if super::names(&place.path).is_empty() {
+        bail!("the root of a file system is not removed");
+    }
+    let remover = Remover { mount, stop, removed: Cell::default(), failed: Cell::default() };
+    let path = place.path.trim_end_matches('/');
+    match mount.find(path.as_bytes(), false).await {
+        Err(e) if force && e.errno() == lnet_types::Errno::ENOENT => {}
+        Ok(node) if node.kind() == FileKind::Dir => {
+            if !recursive {
+                bail!("a directory: not removed without -r");
+            }
+            remover.tree(&node, name.trim_end_matches('/')).await?;
+        }
+        found => mount.remove(&found?).await.map(|()| remover.removed.set(1))?,
+    }
+    let (removed, whole) = (remover.removed.get(), !remover.failed.get());
+    Ok(Done { value: json!({ "name": name, "removed": removed, "all": whole }), whole })
+}
+
 /// Runs the command. `false`: a part is still there, and was named on standard error.
 ///
 /// # Errors
-/// As [`super::with`].
+/// As [`operands::each`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { place, recursive, force, visit } = options;
-    if super::names(&place.path).is_empty() {
-        bail!("place '{place}': the root of a file system is not removed");
-    }
-    let (removed, all) = super::with(place, visit, Access::Change, async |mount, stop| {
-        let remover = Remover { mount, stop, removed: Cell::default(), failed: Cell::default() };
-        let path = place.path.trim_end_matches('/');
-        match mount.find(path.as_bytes(), false).await {
-            Err(e) if *force && e.errno() == lnet_types::Errno::ENOENT => {}
-            Ok(node) if node.kind() == FileKind::Dir => {
-                if !recursive {
-                    bail!("{path}: a directory: not removed without -r");
-                }
-                remover.tree(&node, path).await?;
-            }
-            found => mount.remove(&found?).await.map(|()| remover.removed.set(1))?,
-        }
-        Ok((remover.removed.get(), !remover.failed.get()))
-    })?;
-    if visit.way.json {
-        println!("{:#}", json!({ "removed": removed, "all": all }));
-    }
-    Ok(all)
+    let Options { places, recursive, force, visit } = options;
+    operands::each(places, visit, Access::Change, Shape::Each, async |at| {
+        one(at, *recursive, *force).await
+    })
 }

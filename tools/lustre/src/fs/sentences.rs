@@ -51,6 +51,22 @@ pub(super) fn said(e: &anyhow::Error) -> String {
     }
 }
 
+/// Why something of this path has failed, without the path.
+pub(super) fn why(e: &anyhow::Error, path: &str) -> String {
+    let path = path.trim_end_matches('/');
+    let name = path.rsplit('/').next().unwrap_or_default();
+    if let Some(VisitError::Path { path: of, errno }) = e.downcast_ref()
+        && (*of == path.as_bytes() || *of == name.as_bytes())
+    {
+        return sentence(*errno);
+    }
+    let text = said(e);
+    match text.strip_prefix(path).and_then(|rest| rest.strip_prefix(": ")) {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +78,16 @@ mod tests {
         let refused = VisitError::Refused { target: "lfs-OST0001_UUID".into(), errno: Errno::EIO };
         assert_eq!(said(&refused.into()), "lfs-OST0001_UUID: Input/output error");
         assert_eq!(said(&anyhow::anyhow!("a").context("b")), "b: a");
+    }
+
+    #[test]
+    fn what_an_operand_has_met_does_not_name_it_twice() {
+        let of = |path: &str| VisitError::Path { path: path.into(), errno: Errno::EIO };
+        for of in [of("/a/\u{e9}"), of("\u{e9}")] {
+            assert_eq!(why(&of.into(), "/a/\u{e9}/"), "Input/output error");
+        }
+        assert_eq!(why(&of("/a").into(), "/a/b"), "/a: Input/output error");
+        assert_eq!(why(&anyhow::anyhow!("/a: no file"), "/a"), "no file");
+        assert_eq!(why(&anyhow::anyhow!("/ab: no file"), "/a"), "/ab: no file");
     }
 }

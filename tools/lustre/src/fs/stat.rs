@@ -1,47 +1,29 @@
-//! `ulnet lustre stat`: shows what a file has.
+//! `ulnet lustre stat`: shows what files have.
 
 use anyhow::Result;
 use clap::Args;
 use lustre_rt::visitor::{Access, Attributes, FileKind, Place};
 
+use super::operands::{self, At, Done, Shape};
 use super::{Visit, show};
 
-/// Which one.
+/// Which ones.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet lustre stat 10.0.0.1@tcp:/lfs/data/f1\n  \
-    ulnet lustre stat /data/f1 --json")]
+    ulnet lustre stat /data/f1 /data/f2 --json")]
 pub(super) struct Options {
-    /// File; a symbolic link is shown itself
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Files; a symbolic link is shown itself
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
 }
 
-/// Runs the command.
-///
-/// # Errors
-/// As [`super::with`].
-pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { place, visit } = options;
-    let (attributes, link) = super::with(place, visit, Access::Read, async |mount, _| {
-        let node = mount.find(place.path.as_bytes(), false).await?;
-        let link = match node.kind() {
-            FileKind::Link => Some(show::name(&mount.link_text(&node).await?)),
-            _ => None,
-        };
-        Ok((mount.attributes(&node).await?, link))
-    })?;
-    if visit.way.json {
-        let mut value = show::json(&place.path, &attributes);
-        value["link"] = link.into();
-        println!("{value:#}");
-        return Ok(true);
-    }
+fn print(name: &str, link: Option<&str>, attributes: Attributes) {
     let Attributes { fid, uid, gid, nlink, size, blocks, .. } = attributes;
     let to = link.map(|to| format!(" -> {to}")).unwrap_or_default();
-    println!("  File: {}{to}", place.path);
+    println!("  File: {name}{to}");
     println!("  Size: {size:<15} Blocks: {blocks:<10} {}", show::kind(&attributes));
     println!("   FID: {fid}  Inode: {}  Links: {nlink}", attributes.inode());
     let (mode, text) = (attributes.mode & 0o7777, show::mode(&attributes));
@@ -52,5 +34,30 @@ pub(super) fn run(options: &Options) -> Result<bool> {
     if let Some(btime) = attributes.btime {
         println!(" Birth: {} UTC", show::time(btime));
     }
-    Ok(true)
+}
+
+async fn one(at: &At<'_>, json: bool) -> Result<Done> {
+    let At { mount, place, name, .. } = at;
+    let node = mount.find(place.path.as_bytes(), false).await?;
+    let link = match node.kind() {
+        FileKind::Link => Some(show::name(&mount.link_text(&node).await?)),
+        _ => None,
+    };
+    let attributes = mount.attributes(&node).await?;
+    let mut value = show::json(name, &attributes);
+    if !json {
+        print(name, link.as_deref(), attributes);
+    }
+    value["link"] = link.into();
+    Ok(value.into())
+}
+
+/// Runs the command. `false`: an operand has failed, and was named on standard error.
+///
+/// # Errors
+/// As [`operands::each`].
+pub(super) fn run(options: &Options) -> Result<bool> {
+    let Options { places, visit } = options;
+    let json = visit.way.json;
+    operands::each(places, visit, Access::Read, Shape::Each, async |at| one(at, json).await)
 }

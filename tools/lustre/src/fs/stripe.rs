@@ -2,33 +2,34 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use lustre_rt::visitor::{Access, Create, FileKind, Node, OpenHow, Place, SetXattr, Wish};
+use lustre_rt::visitor::{Access, Create, FileKind, OpenHow, Place, SetXattr, Wish};
 use lustre_wire::fid::ObjectId;
 use lustre_wire::striping::{ComponentFlags, Stripes, Striping};
 use serde_json::{Value, json};
 
 use super::Visit;
 use super::bytes::Bytes;
+use super::operands::{self, At, Done, Shape};
 
 /// The attribute that holds the default layout of a directory.
 const DEFAULT: &[u8] = b"trusted.lov";
 
-/// Of which one.
+/// Of which ones.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Of a directory the layout is shown that new files in it get.\n\nExamples:\n  \
     ulnet lustre getstripe 10.0.0.1@tcp:/lfs/data/f1\n  \
-    ulnet lustre getstripe /data --json"
+    ulnet lustre getstripe /data/f1 /data --json"
 )]
 pub(super) struct Get {
-    /// File or directory
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Files and directories
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
 }
 
-/// Of which one, and how.
+/// Of which ones, and how.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "A file is made with the layout; of a directory it is the one that new files get.\n\n\
@@ -36,12 +37,12 @@ pub(super) struct Get {
     ulnet lustre setstripe 10.0.0.1@tcp:/lfs/data --stripe-count 4\n  \
     ulnet lustre setstripe /data/new --stripe-size 1M --pool fast\n  \
     ulnet lustre setstripe /data/small --mdt-size 64K\n  \
-    ulnet lustre setstripe /data --delete"
+    ulnet lustre setstripe --delete /data/in /data/out"
 )]
 pub(super) struct Set {
-    /// Directory, or file to be made
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Directories, and files to be made
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     /// Number of targets; -1 for all
     #[arg(short = 'c', long, value_name = "COUNT", allow_negative_numbers = true)]
     stripe_count: Option<i32>,
@@ -154,38 +155,61 @@ fn print(value: &Value, indent: usize) {
     }
 }
 
-/// Runs `getstripe`.
-///
-/// # Errors
-/// As [`super::with`].
-pub(super) fn get(options: &Get) -> Result<bool> {
-    let Get { place, visit } = options;
-    let striping = super::with(place, visit, Access::Read, async |mount, _| {
-        let node = mount.find(place.path.as_bytes(), true).await?;
-        if !matches!(node.kind(), FileKind::File | FileKind::Dir) {
-            bail!("{}: expected a file or directory", place.path);
+async fn get_one(at: &At<'_>, json: bool) -> Result<Done> {
+    let At { mount, place, name, .. } = *at;
+    let node = mount.find(place.path.as_bytes(), true).await?;
+    if !matches!(node.kind(), FileKind::File | FileKind::Dir) {
+        bail!("expected a file or directory");
+    }
+    let layout = mount.striping(&node).await?.as_ref().map(shown);
+    if !json {
+        println!("{name}");
+        match &layout {
+            Some(layout) => print(layout, 2),
+            None => println!("  no layout of its own"),
         }
-        Ok(mount.striping(&node).await?)
-    })?;
-    let value = striping.as_ref().map(shown);
-    if visit.way.json {
-        println!("{:#}", json!({ "name": place.path, "layout": value }));
-        return Ok(true);
     }
-    println!("{}", place.path);
-    match &value {
-        Some(value) => print(value, 2),
-        None => println!("  no layout of its own"),
-    }
-    Ok(true)
+    Ok(json!({ "name": name, "layout": layout }).into())
 }
 
-/// Runs `setstripe`.
+/// Runs `getstripe`. `false`: an operand has failed, and was named on standard error.
 ///
 /// # Errors
-/// A layout that no server takes, a file that exists, and as [`super::with`].
+/// As [`operands::each`].
+pub(super) fn get(options: &Get) -> Result<bool> {
+    let Get { places, visit } = options;
+    let json = visit.way.json;
+    operands::each(places, visit, Access::Read, Shape::Each, async |at| get_one(at, json).await)
+}
+
+/// Gives a layout to a directory, or makes a file with it: `true`.
+async fn set_one(at: &At<'_>, layout: &[u8], delete: bool) -> Result<bool> {
+    let At { mount, place, .. } = *at;
+    match mount.find(place.path.as_bytes(), true).await {
+        Ok(node) if node.kind() == FileKind::Dir => {
+            mount.set_xattr(&node, DEFAULT, layout, SetXattr::Any).await?;
+            Ok(false)
+        }
+        Ok(_) => bail!("a file keeps the layout that it was made with"),
+        Err(e) if e.errno() != lnet_types::Errno::ENOENT => Err(e.into()),
+        Err(_) if delete => bail!("expected a directory"),
+        Err(_) => {
+            let (dir, name) = super::parent(mount, &place.path).await?;
+            let how = OpenHow { write: true, ..OpenHow::default() };
+            let create = Create { mode: 0o666, exclusive: true, layout: layout.to_vec() };
+            let file = mount.create(&dir, &name, how, &create).await?;
+            mount.close(file).await?;
+            Ok(true)
+        }
+    }
+}
+
+/// Runs `setstripe`. `false`: an operand has failed, and was named on standard error.
+///
+/// # Errors
+/// A layout that no server takes, and as [`operands::each`].
 pub(super) fn set(options: &Set) -> Result<bool> {
-    let Set { place, stripe_count, stripe_size, pool, stripe_index, mdt_size, delete, visit } =
+    let Set { places, stripe_count, stripe_size, pool, stripe_index, mdt_size, delete, visit } =
         options;
     let wish = Wish {
         count: *stripe_count,
@@ -194,35 +218,12 @@ pub(super) fn set(options: &Set) -> Result<bool> {
         first: *stripe_index,
         on_mdt: mdt_size.map(|bytes| bytes.0),
     };
-    let bytes = if *delete { Wish::none() } else { wish.bytes()? };
-    if bytes.is_empty() {
+    let layout = if *delete { Wish::none() } else { wish.bytes()? };
+    if layout.is_empty() {
         bail!("expected a layout, such as --stripe-count 4, or --delete");
     }
-    let made = super::with(place, visit, Access::Change, async |mount, _| {
-        let there: Option<Node> = match mount.find(place.path.as_bytes(), true).await {
-            Ok(node) => Some(node),
-            Err(e) if e.errno() == lnet_types::Errno::ENOENT => None,
-            Err(e) => return Err(e.into()),
-        };
-        match there {
-            Some(node) if node.kind() == FileKind::Dir => {
-                mount.set_xattr(&node, DEFAULT, &bytes, SetXattr::Any).await?;
-                Ok(false)
-            }
-            Some(_) => bail!("{}: a file keeps the layout that it was made with", place.path),
-            None if *delete => bail!("{}: expected a directory", place.path),
-            None => {
-                let (dir, name) = super::parent(mount, &place.path).await?;
-                let how = OpenHow { write: true, ..OpenHow::default() };
-                let create = Create { mode: 0o666, exclusive: true, layout: bytes.clone() };
-                let file = mount.create(&dir, &name, how, &create).await?;
-                mount.close(file).await?;
-                Ok(true)
-            }
-        }
-    })?;
-    if visit.way.json {
-        println!("{:#}", json!({ "name": place.path, "made": made }));
-    }
-    Ok(true)
+    operands::each(places, visit, Access::Change, Shape::Each, async |at| {
+        let made = set_one(at, &layout, *delete).await?;
+        Ok(Done::from(json!({ "name": at.name, "made": made })))
+    })
 }

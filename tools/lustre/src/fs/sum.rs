@@ -7,6 +7,7 @@ use lustre_rt::visitor::{Access, OpenFile, Place};
 use lustre_wire::Checksum;
 use serde_json::json;
 
+use super::operands::{self, At, Done, Shape};
 use super::{Stop, Visit};
 
 /// Bytes that are read at a time.
@@ -18,11 +19,11 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "The sum is CRC-32C, as for data on the wire.\n\nExamples:\n  \
     ulnet lustre sum 10.0.0.1@tcp:/lfs/data/f1\n  \
-    ulnet lustre sum /data/f1 --json")]
+    ulnet lustre sum /data/f1 /data/f2 --json")]
 pub(super) struct Options {
-    /// File
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Files
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
 }
@@ -46,27 +47,26 @@ async fn sum(mount: &Mount, file: &OpenFile, stop: &Stop) -> Result<u32> {
     Ok(sum.value())
 }
 
-/// Runs the command.
+async fn one(at: &At<'_>, json: bool) -> Result<Done> {
+    let At { mount, stop, place, name } = at;
+    let node = mount.find(place.path.as_bytes(), true).await?;
+    let file = mount.open_file(&node).await?;
+    let (done, size) = (sum(mount, &file, stop).await, file.size());
+    let closed = mount.close(file).await;
+    let sum = done?;
+    closed?;
+    if !json {
+        println!("{sum:08x} {size} {name}");
+    }
+    Ok(json!({ "name": name, "size": size, "crc32c": format!("{sum:08x}") }).into())
+}
+
+/// Runs the command. `false`: an operand has failed, and was named on standard error.
 ///
 /// # Errors
-/// As [`super::with`].
+/// As [`operands::each`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { place, visit } = options;
-    let (sum, size) = super::with(place, visit, Access::Read, async |mount, stop| {
-        let node = mount.find(place.path.as_bytes(), true).await?;
-        let file = mount.open_file(&node).await?;
-        let (done, size) = (sum(mount, &file, stop).await, file.size());
-        let closed = mount.close(file).await;
-        let done = done?;
-        closed?;
-        Ok((done, size))
-    })?;
-    match visit.way.json {
-        true => println!(
-            "{:#}",
-            json!({ "name": place.path, "size": size, "crc32c": format!("{sum:08x}") })
-        ),
-        false => println!("{sum:08x} {size} {}", place.path),
-    }
-    Ok(true)
+    let Options { places, visit } = options;
+    let json = visit.way.json;
+    operands::each(places, visit, Access::Read, Shape::Each, async |at| one(at, json).await)
 }

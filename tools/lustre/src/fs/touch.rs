@@ -8,16 +8,17 @@ use lustre_rt::visitor::{Access, Changes, Create, OpenHow, Place};
 use serde_json::json;
 
 use super::Visit;
+use super::operands::{self, At, Done, Shape};
 
-/// Which one, and when.
+/// Which ones, and when.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Times of files have whole seconds.\n\nExamples:\n  \
     ulnet lustre touch 10.0.0.1@tcp:/lfs/data/done\n  \
-    ulnet lustre touch /data/f1 --time 981173106")]
+    ulnet lustre touch /data/f1 /data/f2 --time 981173106")]
 pub(super) struct Options {
-    /// File
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Files
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     /// Seconds since 1970; now if not given
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     time: Option<i64>,
@@ -27,19 +28,41 @@ pub(super) struct Options {
     /// Set the time of the last change alone
     #[arg(short)]
     modified: bool,
-    /// Make no file
+    /// Make no files
     #[arg(short = 'c', long)]
     no_create: bool,
     #[command(flatten)]
     visit: Visit,
 }
 
-/// Runs the command.
+/// Sets the times of a file; `true`: it was made.
+async fn touch(at: &At<'_>, changes: &Changes, no_create: bool) -> Result<bool> {
+    let At { mount, place, .. } = at;
+    match mount.find(place.path.as_bytes(), true).await {
+        Err(e) if e.errno() == lnet_types::Errno::ENOENT => {
+            if no_create {
+                return Ok(false);
+            }
+            let (dir, name) = super::parent(mount, &place.path).await?;
+            let how = OpenHow { write: true, ..OpenHow::default() };
+            let create = Create { mode: 0o666, ..Create::default() };
+            let file = mount.create(&dir, &name, how, &create).await?;
+            mount.close_with_changes(file, changes).await?;
+            Ok(true)
+        }
+        node => {
+            mount.change(&node?, changes).await?;
+            Ok(false)
+        }
+    }
+}
+
+/// Runs the command. `false`: an operand has failed, and was named on standard error.
 ///
 /// # Errors
-/// As [`super::with`].
+/// As [`operands::each`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { place, time, accessed, modified, no_create, visit } = options;
+    let Options { places, time, accessed, modified, no_create, visit } = options;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let time = time.unwrap_or_else(|| i64::try_from(now).unwrap_or(i64::MAX));
     let changes = Changes {
@@ -47,27 +70,8 @@ pub(super) fn run(options: &Options) -> Result<bool> {
         mtime: (!accessed).then_some(time),
         ..Changes::default()
     };
-    let made = super::with(place, visit, Access::Change, async |mount, _| {
-        match mount.find(place.path.as_bytes(), true).await {
-            Err(e) if e.errno() == lnet_types::Errno::ENOENT => {
-                if *no_create {
-                    return Ok(false);
-                }
-                let (dir, name) = super::parent(mount, &place.path).await?;
-                let how = OpenHow { write: true, ..OpenHow::default() };
-                let create = Create { mode: 0o666, ..Create::default() };
-                let file = mount.create(&dir, &name, how, &create).await?;
-                mount.close_with_changes(file, &changes).await?;
-                Ok(true)
-            }
-            node => {
-                mount.change(&node?, &changes).await?;
-                Ok(false)
-            }
-        }
-    })?;
-    if visit.way.json {
-        println!("{:#}", json!({ "name": place.path, "made": made, "time": time }));
-    }
-    Ok(true)
+    operands::each(places, visit, Access::Change, Shape::Each, async |at| {
+        let made = touch(at, &changes, *no_create).await?;
+        Ok(Done::from(json!({ "name": at.name, "made": made, "time": time })))
+    })
 }

@@ -6,18 +6,19 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, FileKind, Node, Place, join};
 use serde_json::{Value, json};
 
-use super::sentences::said;
+use super::operands::{self, At, Done, Shape};
+use super::sentences::why;
 use super::{Stop, Visit, show};
 
-/// Which one.
+/// Which ones.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet lustre tree 10.0.0.1@tcp:/lfs/data\n  \
-    ulnet lustre tree /data --depth 2")]
+    ulnet lustre tree --depth 2 /data/in /data/out")]
 pub(super) struct Options {
-    /// Directory
-    #[arg(value_parser = super::place)]
-    place: Place,
+    /// Directories
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
     /// Levels that are shown
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
     depth: Option<u32>,
@@ -68,7 +69,7 @@ impl Tree<'_> {
                 }
                 Err(e) if e.errno() == lnet_types::Errno::ENOENT => continue,
                 Err(e) => {
-                    eprintln!("ulnet lustre: {shown}: {}", said(&e.into()));
+                    eprintln!("ulnet lustre: {shown}: {}", why(&e.into(), &shown));
                     all = false;
                 }
             }
@@ -84,7 +85,7 @@ impl Tree<'_> {
                     }
                     Err(e) => {
                         self.stop.check()?;
-                        eprintln!("ulnet lustre: {shown}: {}", said(&e));
+                        eprintln!("ulnet lustre: {shown}: {}", why(&e, &shown));
                         all = false;
                     }
                 }
@@ -97,24 +98,24 @@ impl Tree<'_> {
     }
 }
 
+async fn one(at: &At<'_>, depth: Option<u32>, json: bool) -> Result<Done> {
+    let At { mount, stop, place, name } = *at;
+    let node = mount.find(place.path.as_bytes(), true).await?;
+    // A tree of a server's making may have no end.
+    let tree = Tree { mount, stop, depth: depth.unwrap_or(255), json };
+    if !json {
+        println!("{name}");
+    }
+    let (rows, whole) = tree.show(&node, "", 1).await?;
+    Ok(Done { value: json!({ "name": name, "contents": rows }), whole })
+}
+
 /// Runs the command. `false`: a part could not be read, and was named on standard error.
 ///
 /// # Errors
-/// As [`super::with`].
+/// As [`operands::each`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { place, depth, visit } = options;
-    let (rows, all) = super::with(place, visit, Access::Read, async |mount, stop| {
-        let node = mount.find(place.path.as_bytes(), true).await?;
-        let json = visit.way.json;
-        // A tree of a server's making may have no end.
-        let tree = Tree { mount, stop, depth: depth.unwrap_or(255), json };
-        if !json {
-            println!("{}", place.path);
-        }
-        tree.show(&node, "", 1).await
-    })?;
-    if visit.way.json {
-        println!("{:#}", json!({ "name": place.path, "contents": rows }));
-    }
-    Ok(all)
+    let Options { places, depth, visit } = options;
+    let json = visit.way.json;
+    operands::each(places, visit, Access::Read, Shape::Each, async |at| one(at, *depth, json).await)
 }

@@ -7,42 +7,42 @@ use serde_json::json;
 
 use super::Visit;
 use super::bytes::Bytes;
+use super::operands::{self, At, Done, Shape};
 
-/// Which one, and where.
+/// Which ones, and where.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet lustre truncate 10.0.0.1@tcp:/lfs/data/log --size 0\n  \
-    ulnet lustre truncate /data/image --size 10G")]
+    ulnet lustre truncate --size 10G /data/image1 /data/image2")]
 pub(super) struct Options {
-    /// File
-    #[arg(value_parser = super::place)]
-    place: Place,
-    /// Bytes that it has then; K, M, G and T are powers of 1024
+    /// Files
+    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    places: Vec<Place>,
+    /// Bytes that each has then; K, M, G and T are powers of 1024
     #[arg(short, long, value_name = "BYTES")]
     size: Bytes,
     #[command(flatten)]
     visit: Visit,
 }
 
-/// Runs the command.
+async fn one(at: &At<'_>, size: u64) -> Result<Done> {
+    let At { mount, place, name, .. } = at;
+    let node = mount.find(place.path.as_bytes(), true).await?;
+    let how = OpenHow { write: true, ..OpenHow::default() };
+    let mut file = mount.open_for(&node, how).await?;
+    let before = file.size();
+    let cut = mount.truncate(&mut file, size).await;
+    let closed = mount.close(file).await;
+    cut?;
+    closed?;
+    Ok(json!({ "name": name, "before": before, "size": size }).into())
+}
+
+/// Runs the command. `false`: an operand has failed, and was named on standard error.
 ///
 /// # Errors
-/// As [`super::with`].
+/// As [`operands::each`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { place, size, visit } = options;
-    let before = super::with(place, visit, Access::Change, async |mount, _| {
-        let node = mount.find(place.path.as_bytes(), true).await?;
-        let how = OpenHow { write: true, ..OpenHow::default() };
-        let mut file = mount.open_for(&node, how).await?;
-        let before = file.size();
-        let cut = mount.truncate(&mut file, size.0).await;
-        let closed = mount.close(file).await;
-        cut?;
-        closed?;
-        Ok(before)
-    })?;
-    if visit.way.json {
-        println!("{:#}", json!({ "name": place.path, "before": before, "size": size.0 }));
-    }
-    Ok(true)
+    let Options { places, size, visit } = options;
+    operands::each(places, visit, Access::Change, Shape::Each, async |at| one(at, size.0).await)
 }

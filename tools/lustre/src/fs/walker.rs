@@ -5,7 +5,7 @@ use anyhow::Result;
 use lustre_rt::Mount;
 use lustre_rt::visitor::{FileKind, Name, Node, OpenDir, join};
 
-use super::sentences::said;
+use super::sentences::why;
 use super::{Stop, show};
 
 /// Requests that are under way at a time.
@@ -46,7 +46,7 @@ impl<'a> Walker<'a> {
 
     /// Names something that could not be done.
     pub(super) fn fail(&mut self, path: &str, e: &anyhow::Error) {
-        eprintln!("ulnet lustre: {path}: {}", said(e));
+        eprintln!("ulnet lustre: {path}: {}", why(e, path));
         self.failed = true;
     }
 

@@ -119,6 +119,26 @@ fn l49_io_under_a_lock_that_was_called_back_moves_its_timer() {
 }
 
 #[test]
+fn l49_io_is_under_locks_on_inode_bits_that_have_its_bit() {
+    let mut world = World::new();
+    let dom = 0x40;
+    let io = |read, lock| Io { resource: name(1), start: dom, end: dom, read, lock };
+    let held = world.hold(0, &ibits(LockMode::PR, 0x1b, 0));
+    let touch = |world: &mut World, io: &Io| {
+        world.space.touch(world.now, HolderId(0), io, Duration::from_secs(150))
+    };
+    assert_eq!(touch(&mut world, &io(true, None)), Touched::NoLock, "attributes are no data");
+    assert_eq!(touch(&mut world, &io(true, Some(held))), Touched::NoLock, "though it is named");
+    let reader = world.hold(0, &ibits(LockMode::PR, dom | 0x8, 0));
+    for lock in [None, Some(reader), Some(held)] {
+        assert_eq!(touch(&mut world, &io(true, lock)), Touched::Held);
+        assert_eq!(touch(&mut world, &io(false, lock)), Touched::NoLock, "one for reading");
+    }
+    world.wait(1, &ibits(LockMode::PW, dom, 0));
+    assert_eq!(touch(&mut world, &io(true, Some(reader))), Touched::CalledBack);
+}
+
+#[test]
 fn pa031_io_for_three_times_the_timer_keeps_a_client() {
     let (mut world, held, waits) = called_back();
     let io = Io { resource: name(1), start: 0, end: 4095, read: false, lock: Some(held) };

@@ -1,7 +1,7 @@
 //! The way out: files of a file system are made on this machine.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -10,7 +10,7 @@ use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, join};
 
 use super::local::{Dir, New};
 use super::{Copy, IN_FLIGHT, SMALL, chunks};
-use crate::fs::sentences::said;
+use crate::fs::sentences::why;
 use crate::fs::show;
 
 /// Files with several names that were copied: where the first copy is.
@@ -36,17 +36,27 @@ impl Copy<'_> {
         if !into && from.len() > 1 {
             bail!("destination '{}': expected a directory for several sources", to.display());
         }
+        let mut given = BTreeSet::new();
         for place in from {
             let node = match self.mount.find(place.path.as_bytes(), false).await {
                 Ok(node) => node,
                 Err(e) => {
-                    self.tally.failed(place, &said(&e.into()));
+                    self.tally.failed(&place.path, &why(&e.into(), &place.path));
                     continue;
                 }
             };
-            let (dir, name) = destination(to, into, place)?;
-            let opened = Dir::open(&dir).with_context(|| dir.display().to_string())?;
-            out.any(&node, &opened, &name, &place.path).await?;
+            let whereto = destination(to, into, place).and_then(|(dir, name)| {
+                // A second directory of a name is copied into the first one.
+                if !given.insert(name.clone()) && node.kind() != FileKind::Dir {
+                    bail!("a source before it has been given the name {}", show::name(&name));
+                }
+                let opened = Dir::open(&dir).with_context(|| dir.display().to_string())?;
+                Ok((opened, name))
+            });
+            match whereto {
+                Ok((dir, name)) => out.any(&node, &dir, &name, &place.path).await?,
+                Err(e) => out.failed(&place.path, &e)?,
+            }
         }
         Ok(())
     }
@@ -59,7 +69,7 @@ fn destination(to: &Path, into: bool, place: &Place) -> Result<(PathBuf, Vec<u8>
         let name = place.path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         let name = if name.is_empty() { place.fsname.as_str() } else { name };
         if name == "." || name == ".." {
-            bail!("source '{place}': expected a path that ends with a name");
+            bail!("expected a path that ends with a name");
         }
         return Ok((to.to_owned(), name.as_bytes().to_vec()));
     }
@@ -74,7 +84,7 @@ fn destination(to: &Path, into: bool, place: &Place) -> Result<(PathBuf, Vec<u8>
 impl Out<'_> {
     fn failed(&self, path: &str, e: &anyhow::Error) -> Result<()> {
         self.copy.stop.check()?;
-        self.copy.tally.failed(&path, &said(e));
+        self.copy.tally.failed(&path, &why(e, path));
         Ok(())
     }
 

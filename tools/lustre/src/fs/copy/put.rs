@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use lustre_rt::CallError;
 use lustre_rt::visitor::{
     Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, VisitError, join,
@@ -15,7 +15,8 @@ use lustre_rt::visitor::{
 
 use super::local::data_of;
 use super::{Copy, IN_FLIGHT, SMALL, at_a_time, chunks};
-use crate::fs::sentences::said;
+use crate::fs::goal::{Goal, Spot};
+use crate::fs::sentences::why;
 
 /// Files with several names that were copied, by device and number: where the first copy is.
 type Links = RefCell<BTreeMap<(u64, u64), Node>>;
@@ -27,15 +28,16 @@ struct Source {
     meta: Metadata,
 }
 
+/// What a source is called; a link as the user calls it, whatever it leads to.
+fn called(path: &Path) -> Vec<u8> {
+    let real = || path.canonicalize().ok()?.file_name().map(ToOwned::to_owned);
+    let name = path.file_name().map(ToOwned::to_owned).or_else(real);
+    name.map(|name| name.as_bytes().to_vec()).unwrap_or_default()
+}
+
 impl Copy<'_> {
     pub(super) async fn put(&self, from: &[PathBuf], to: &Place) -> Result<()> {
-        let path = to.path.as_bytes();
-        let into = match self.mount.find(path, true).await {
-            Ok(node) if node.kind() == FileKind::Dir => Some(node),
-            Ok(_) => None,
-            Err(e) if e.errno() == lnet_types::Errno::ENOENT => None,
-            Err(e) => return Err(e.into()),
-        };
+        let goal = Goal::find(self.mount, to, from.len() > 1).await?;
         let links = Links::default();
         for path in from {
             let meta = path.symlink_metadata();
@@ -46,26 +48,14 @@ impl Copy<'_> {
                     continue;
                 }
             };
-            let (dir, name) = match &into {
-                Some(dir) => {
-                    let name = path
-                        .canonicalize()
-                        .ok()
-                        .and_then(|path| Some(path.file_name()?.as_bytes().to_vec()));
-                    // A link has the name that it was called by.
-                    let called = path.file_name().map(|name| name.as_bytes().to_vec());
-                    let name = called.or(name).ok_or_else(|| {
-                        anyhow!("source '{}': expected a path with a name", path.display())
-                    })?;
-                    (dir.clone(), name)
+            let kind = if meta.is_dir() { FileKind::Dir } else { FileKind::File };
+            match goal.of(self.mount, &called(path), kind).await {
+                Ok(Spot { dir, name, .. }) => {
+                    let source = Source { path: path.clone(), name, meta };
+                    self.put_any(source, &dir, &links).await?;
                 }
-                None if from.len() > 1 => {
-                    bail!("destination '{to}': expected a directory for several sources")
-                }
-                None => crate::fs::parent(self.mount, &to.path).await?,
-            };
-            let source = Source { path: path.clone(), name, meta };
-            self.put_any(source, &dir, &links).await?;
+                Err(e) => self.failed(path, &e)?,
+            }
         }
         Ok(())
     }
@@ -78,7 +68,7 @@ impl Copy<'_> {
         if e.downcast_ref().is_some_and(evicted) {
             self.tally.evicted();
         }
-        self.tally.failed(&path.display(), &said(e));
+        self.tally.failed(&path.display(), &why(e, &path.to_string_lossy()));
         Ok(())
     }
 

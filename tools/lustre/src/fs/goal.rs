@@ -1,0 +1,72 @@
+//! The destination of several sources in a file system: a directory that gets them, or the name of one.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+use lnet_types::Errno;
+use lustre_rt::Mount;
+use lustre_rt::visitor::{FileKind, Node, Place};
+
+use super::show;
+
+/// Where sources go.
+pub(super) enum Goal {
+    /// Into a directory, under their own names; those that were given.
+    Into { dir: Box<Node>, path: String, given: RefCell<BTreeSet<Vec<u8>>> },
+    /// The new name of one.
+    Name(String),
+}
+
+/// A name in a directory.
+pub(super) struct Spot {
+    pub(super) dir: Node,
+    pub(super) name: Vec<u8>,
+    /// Its path.
+    pub(super) path: String,
+}
+
+impl Goal {
+    /// Finds the destination. It is a directory if there are several sources.
+    ///
+    /// # Errors
+    /// It is none, or can't be looked up.
+    pub(super) async fn find(mount: &Mount, to: &Place, several: bool) -> Result<Self> {
+        let path = to.path.clone();
+        match mount.find(path.as_bytes(), true).await {
+            Ok(dir) if dir.kind() == FileKind::Dir => {
+                Ok(Self::Into { dir: Box::new(dir), path, given: RefCell::default() })
+            }
+            Err(e) if e.errno() != Errno::ENOENT => Err(e.into()),
+            _ if several => bail!("destination '{to}': expected a directory for several sources"),
+            _ => Ok(Self::Name(path)),
+        }
+    }
+
+    /// Where a source goes that is called `name`.
+    ///
+    /// # Errors
+    /// A source before it has the same name, it has none, or its directory does not exist.
+    pub(super) async fn of(&self, mount: &Mount, name: &[u8], kind: FileKind) -> Result<Spot> {
+        match self {
+            Self::Into { dir, path, given } => {
+                if name.is_empty() || name == b".." {
+                    bail!("expected a path that ends with a name");
+                }
+                let path = format!("{}/{}", path.trim_end_matches('/'), show::name(name));
+                // A second directory of a name is copied into the first one, or refused by the server.
+                if !given.borrow_mut().insert(name.to_vec()) && kind != FileKind::Dir {
+                    bail!("a source before it has been given the name {path}");
+                }
+                Ok(Spot { dir: Node::clone(dir), name: name.to_vec(), path })
+            }
+            Self::Name(path) if path.ends_with('/') && kind != FileKind::Dir => {
+                bail!("destination '{path}': expected a directory")
+            }
+            Self::Name(path) => {
+                let (dir, name) = super::parent(mount, path).await?;
+                Ok(Spot { dir, name, path: path.clone() })
+            }
+        }
+    }
+}
