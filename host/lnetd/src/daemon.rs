@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Parser as _;
+use lnet::Profile;
 use lnet_config::{Config, ModuleParameters};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -38,7 +39,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
     };
     let outcome = match options.background {
         true => in_background(&mut options),
-        false => run(&options, || {}),
+        false => run(&mut options, || {}),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -75,8 +76,34 @@ fn in_background(options: &mut Options) -> anyhow::Result<()> {
     }
 }
 
+/// The profile is that of the file, unless the command line names another one: what a file says is never
+/// passed over.
+fn take_profile(options: &mut Options, wanted: &Config) -> anyhow::Result<()> {
+    let Some((pos, name)) = &wanted.profile else { return Ok(()) };
+    let file = options.config.as_deref().unwrap_or_else(|| Path::new("")).display();
+    let Some(theirs) = Profile::from_name(name) else {
+        let names: Vec<_> = Profile::ALL.iter().map(|p| p.name()).collect();
+        let names = names.join(", ");
+        return Err(anyhow!(
+            "configuration {file}: profile {name} at {pos}: expected one of {names}"
+        ));
+    };
+    match options.profile {
+        Some(own) if own != theirs => {
+            let own = own.name();
+            Err(anyhow!(
+                "configuration {file}: profile {name} at {pos}: must be {own}, that of --profile"
+            ))
+        }
+        _ => {
+            options.profile = Some(theirs);
+            Ok(())
+        }
+    }
+}
+
 /// Runs the daemon until a signal ends it. `answers`: called when the control socket does.
-fn run(options: &Options, answers: impl FnOnce()) -> anyhow::Result<()> {
+fn run(options: &mut Options, answers: impl FnOnce()) -> anyhow::Result<()> {
     let level = if options.quiet { "warn" } else { "info" };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
@@ -90,6 +117,10 @@ fn run(options: &Options, answers: impl FnOnce()) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let parameters = options.modprobe.as_deref().map(parameters).transpose()?.unwrap_or_default();
     let configure_now = parameters.config_on_load;
+    let wanted = options.config.as_deref().map(reload::read).transpose().map_err(|e| anyhow!(e))?;
+    if let Some(wanted) = &wanted {
+        take_profile(options, wanted)?;
+    }
     let control = Control::new(options, parameters)?;
     let control = Arc::new(control);
     let path = options.socket.clone().unwrap_or_else(lnet_admin::default_socket);
@@ -102,15 +133,8 @@ fn run(options: &Options, answers: impl FnOnce()) -> anyhow::Result<()> {
     let server = Server::bind(&path, guard)?;
     // What was applied of the file, for the difference at a reload.
     let mut applied = Config::default();
-    if let Some(file) = &options.config {
-        applied = reload::read(file).map_err(|e| anyhow!(e))?;
-        let own = options.profile.name();
-        if let Some((pos, name)) = applied.profile.as_ref().filter(|(_, name)| name != own) {
-            // As `import --sync` has it: what a file says is never passed over.
-            let file = file.display();
-            let what = format!("profile {name} at {pos}: must be {own}, that of --profile");
-            return Err(anyhow!("configuration {file}: {what}"));
-        }
+    if let (Some(file), Some(wanted)) = (&options.config, wanted) {
+        applied = wanted;
         control.configure(&applied).map_err(|e| {
             let why = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();
             anyhow!("configuration {}: {}{why}", file.display(), e.text)
@@ -127,7 +151,7 @@ fn run(options: &Options, answers: impl FnOnce()) -> anyhow::Result<()> {
     }
     let parameters = options.parameters.as_deref();
     let parameters = parameters.map(|dir| params::fuse::mount(&control, dir)).transpose()?;
-    tracing::info!(socket = %path.display(), profile = options.profile.name(), "ready");
+    tracing::info!(socket = %path.display(), profile = options.profile().name(), "ready");
     let server = server.run(Arc::clone(&control))?;
     service::watchdog(&control).context("watchdog")?;
     let pid_file = options.pid_file.as_deref().map(PidFile::write).transpose()?;

@@ -45,7 +45,7 @@ impl SockDefaults {
             Some(AcceptMode::None) => Accept::None,
             None => options.accept,
         };
-        let conduct = lnet::Conduct::new(options.profile);
+        let conduct = lnet::Conduct::new(options.profile());
         Self {
             port: parameters.accept_port.unwrap_or(options.port),
             accept: match accept {

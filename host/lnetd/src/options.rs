@@ -46,9 +46,10 @@ pub struct Options {
     #[arg(long, value_name = "GROUP")]
     pub group_read: Option<String>,
 
-    /// Set of defaults: default, documents, kernel, pre-2.13 or off.
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = profile)]
-    pub profile: Profile,
+    /// Set of defaults: default, documents, kernel, pre-2.13 or off. Without it the one that the
+    /// configuration names, else default.
+    #[arg(long, value_name = "NAME", value_parser = profile)]
+    pub profile: Option<Profile>,
 
     /// TCP port of this node and of its peers. Ports below 1024 need privilege and are what kernel
     /// nodes use.
@@ -153,6 +154,13 @@ pub enum Accept {
     All,
     /// No connections: there is no listener.
     None,
+}
+
+impl Options {
+    /// The profile that is in force.
+    pub fn profile(&self) -> Profile {
+        self.profile.unwrap_or_default()
+    }
 }
 
 fn profile(name: &str) -> Result<Profile, String> {

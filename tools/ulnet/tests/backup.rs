@@ -60,7 +60,10 @@ impl Daemon {
     ) -> Result<Self, String> {
         let socket = dir.file(name);
         let mut command = Command::new(PROGRAM);
-        command.args(["daemon", "--background", "--quiet", "--profile", profile, "--socket"]);
+        command.args(["daemon", "--background", "--quiet"]);
+        // "": the file says it.
+        command.args(Some(profile).filter(|p| !p.is_empty()).map(|p| format!("--profile={p}")));
+        command.arg("--socket");
         command.arg(&socket).args(["--port", &port.to_string(), "--log"]).arg(dir.file("log"));
         if let Some(file) = config {
             command.arg("--config").arg(file);
@@ -374,12 +377,18 @@ fn a_file_for_another_profile_is_refused_at_the_start() {
     for (name, starts) in [("default", true), ("kernel", false), ("kernl", false)] {
         fs::write(&file, format!("global:\n  profile: {name}\n  retry_count: 1\n")).unwrap();
         let outcome = Daemon::start(&dir, "a", "default", Some(&file)).map(drop);
-        let why = format!("profile {name} at line 2, column 12: must be default");
+        let expected = if name == "kernl" { "expected one of default," } else { "must be default" };
+        let why = format!("profile {name} at line 2, column 12: {expected}");
         match outcome {
             Ok(()) => assert!(starts, "{name}"),
             Err(said) => assert!(!starts && said.contains(&why), "{name}: {said}"),
         }
     }
+    // Without one on the command line it is that of the file.
+    fs::write(&file, "global:\n  profile: kernel\n  retry_count: 1\n").unwrap();
+    let node = Daemon::start(&dir, "b", "", Some(&file)).unwrap();
+    let (code, _, err) = node.ctl(&["import", "--sync", file.to_str().unwrap()]);
+    assert_eq!(code, 0, "it is in force: {err}");
 }
 
 #[test]

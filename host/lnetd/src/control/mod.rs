@@ -83,7 +83,7 @@ impl Control {
     /// With what module parameters say; a tunable that cannot be, and partitions that the machine
     /// cannot have, are refused.
     pub(crate) fn new(options: &Options, parameters: ModuleParameters) -> anyhow::Result<Self> {
-        let mut tunables = Tunables::new(options.profile);
+        let mut tunables = Tunables::new(options.profile());
         let settings: Vec<(&str, i64)> =
             parameters.settings.iter().map(|s| (s.name.as_str(), s.value)).collect();
         tunables.set_all(&settings).with_context(|| match &options.modprobe {
@@ -92,7 +92,7 @@ impl Control {
         })?;
         let cpus = Cpus::new(options, &parameters).context("CPU partitions")?;
         let sock = nets::SockDefaults::new(options, &parameters);
-        let rpc = request_tunables(options.profile, &parameters.requests)?;
+        let rpc = request_tunables(options.profile(), &parameters.requests)?;
         let state = Mutex::new(State { tunables, rpc, sock, node: None });
         let recordings = Recordings::default();
         let rotor = AtomicU8::new(params::rotor::DEFAULT);
