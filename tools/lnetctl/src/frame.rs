@@ -50,6 +50,12 @@ pub(crate) struct Program {
     exit: fn(i32) -> i32,
 }
 
+impl Program {
+    pub(crate) const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
 /// The low byte of a return code (G-14).
 pub(crate) static LNETCTL: Program =
     Program { name: "lnetctl", commands: COMMANDS, usage: USAGE, exit: |code| code };
@@ -274,13 +280,13 @@ fn dispatch(
 ) -> i32 {
     let Some((word, rest)) = words.split_first() else {
         // A group alone: what there is below it.
-        let help: String = entries.iter().map(Entry::help).collect();
+        let help: String = entries.iter().map(|e| e.help(session.program)).collect();
         session.out.push_str(&help);
         return INVALID;
     };
     match word.as_str() {
         "--help" | "-h" if !is_top(session, entries) => {
-            let help: String = entries.iter().map(Entry::help).collect();
+            let help: String = entries.iter().map(|e| e.help(session.program)).collect();
             session.out.push_str(&help);
             HELP
         }
@@ -373,7 +379,7 @@ fn help(session: &mut Session<'_>, entries: &'static [Entry], words: &[String], 
         }
     }
     if let Some(entry) = found {
-        let text = entry.help();
+        let text = entry.help(session.program);
         session.err.push_str(&text);
     }
     0
@@ -485,7 +491,7 @@ fn execute_words(session: &mut Session<'_>, command: &'static Command, words: &[
     let code = (command.run)(session, command, &args);
     if core::mem::take(&mut session.lacking) && session.explain {
         match session.is_terminal {
-            true => session.err.push_str(&command.help()),
+            true => session.err.push_str(&command.help(session.program)),
             false => {
                 let name = session.program.name;
                 session.err_line(format_args!("# see '{name} help {}'", command.path));

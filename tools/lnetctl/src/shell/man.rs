@@ -5,6 +5,7 @@ use roff::{Inline, Roff, bold, italic, roman};
 
 use super::{commands, commands_of};
 use crate::args::{Arg, Opt};
+use crate::frame::{LCTL, LNETCTL, Program};
 use crate::lctl;
 use crate::table::Command;
 
@@ -149,7 +150,7 @@ fn example(page: &mut Roff, line: &str, why: &str) {
     page.control("RE", []);
 }
 
-fn entry(command: &'static Command) -> Entry<'static> {
+fn entry(command: &'static Command, program: &Program) -> Entry<'static> {
     let (operands, _) = command.operands;
     let gap = if operands.is_empty() { "" } else { " " };
     Entry {
@@ -157,7 +158,7 @@ fn entry(command: &'static Command) -> Entry<'static> {
         head: format!("{}{gap}{operands}", command.path),
         about: command.summary,
         options: command.options,
-        examples: command.examples(),
+        examples: command.examples(program),
     }
 }
 
@@ -195,7 +196,7 @@ pub fn page() -> String {
                  the requirement documents.",
             ),
         ],
-        commands: commands().into_iter().map(entry).collect(),
+        commands: commands().into_iter().map(|command| entry(command, &LNETCTL)).collect(),
         examples: &[],
         exit: &[
             ("0", "It is done."),
@@ -235,7 +236,10 @@ pub fn lctl_contents() -> Manual<'static> {
              as a directory with its option --parameters. Names may be patterns as in the shell.",
         ],
         options: &[SOCKET, ("--net", "NET", "The network that the command is about, such as tcp.")],
-        commands: commands_of(lctl::table::COMMANDS).into_iter().map(entry).collect(),
+        commands: commands_of(lctl::table::COMMANDS)
+            .into_iter()
+            .map(|command| entry(command, &LCTL))
+            .collect(),
         examples: &[
             ("lctl list_nids", "the NIDs of this node"),
             ("lctl --net tcp conn_list", "the connections of TCP networks"),

@@ -12,6 +12,7 @@ mod set;
 use core::fmt::Write as _;
 
 use crate::args::{Arg, Args, Opt};
+use crate::frame::Program;
 use crate::{Session, shell};
 
 /// A word at some level: a group of further words, a command, or a command that is also a group: with
@@ -50,14 +51,15 @@ impl Entry {
         }
     }
 
-    /// The help of the command, or of every command below.
-    pub(crate) fn help(&self) -> String {
+    /// The help of the command, or of every command below, as a program gives it.
+    pub(crate) fn help(&self, program: &Program) -> String {
+        let below = |entries: &[Self]| -> String {
+            entries.iter().map(|entry| entry.help(program)).collect()
+        };
         match self {
-            Self::Group(group) => group.entries.iter().map(Self::help).collect(),
-            Self::Command(command) => command.help(),
-            Self::Both(command, entries) => {
-                core::iter::once(command.help()).chain(entries.iter().map(Self::help)).collect()
-            }
+            Self::Group(group) => below(group.entries),
+            Self::Command(command) => command.help(program),
+            Self::Both(command, entries) => command.help(program) + &below(entries),
         }
     }
 }
@@ -83,7 +85,7 @@ impl Command {
     }
 
     /// What it is for and how it is called.
-    pub(crate) fn help(&self) -> String {
+    pub(crate) fn help(&self, program: &Program) -> String {
         let (operands, _) = self.operands;
         let gap = if operands.is_empty() { "" } else { " " };
         let mut text = format!("{}{gap}{operands}: {}\n", self.path, self.summary);
@@ -101,7 +103,7 @@ impl Command {
             // Infallible: writing to a String.
             let _ = writeln!(text, "\t--{}: {}{usage}", opt.long, opt.help);
         }
-        for (line, why) in self.examples() {
+        for (line, why) in self.examples(program) {
             // Infallible: writing to a String.
             let _ = writeln!(text, "\tlnetctl {line}   ({why})");
         }
@@ -111,16 +113,16 @@ impl Command {
 
     /// Command lines to start from. They are those of `lnetctl`: other programs have commands of the
     /// same names.
-    pub(crate) fn examples(&self) -> &'static [(&'static str, &'static str)] {
-        match shell::commands().into_iter().any(|command| core::ptr::eq(command, self)) {
-            true => shell::examples::of(self.path),
-            false => &[],
+    pub(crate) fn examples(&self, program: &Program) -> &'static [(&'static str, &'static str)] {
+        match program.name() {
+            "lnetctl" => shell::examples::of(self.path),
+            _ => &[],
         }
     }
 
     /// Prints the help on standard output and returns `code`.
     pub(crate) fn print_help(&self, session: &mut Session<'_>, code: i32) -> i32 {
-        let help = self.help();
+        let help = self.help(session.program);
         session.out.push_str(&help);
         code
     }
@@ -183,6 +185,7 @@ pub(crate) static COMMANDS: &[Entry] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::{LCTL, LNETCTL};
 
     fn commands(
         entries: &'static [Entry],
@@ -205,10 +208,10 @@ mod tests {
     #[test]
     fn help_of_a_command_that_two_programs_have_names_the_own_program_alone() {
         let lctl = crate::lctl::table::COMMANDS.iter().find(|entry| entry.name() == "ping");
-        let help = lctl.unwrap().help();
+        let help = lctl.unwrap().help(&LCTL);
         assert!(!help.contains("lnetctl"), "{help}");
         let lnetctl = COMMANDS.iter().find(|entry| entry.name() == "ping");
-        assert!(lnetctl.unwrap().help().contains("lnetctl ping"));
+        assert!(lnetctl.unwrap().help(&LNETCTL).contains("lnetctl ping"));
     }
 
     #[test]
@@ -226,7 +229,7 @@ mod tests {
             shorts.sort_unstable();
             shorts.dedup();
             assert_eq!((longs.len(), shorts.len()), count, "{path}");
-            assert!(command.help().starts_with(&path), "{path}");
+            assert!(command.help(&LNETCTL).starts_with(&path), "{path}");
         }
     }
 }
