@@ -2,8 +2,8 @@
 //! of callbacks reach it. What the locks protect, and when a request waits for them, is each target's own.
 
 use ldlm::server::{LockServer, Values};
-use ldlm::space::Config;
-use ptlrpc::Rpc;
+use ldlm::space::{Config, Io, Touched};
+use ptlrpc::{ExportId, Rpc, ServedId};
 
 use crate::targets::CallbackFact;
 
@@ -25,4 +25,19 @@ pub(crate) fn report(locks: &mut LockServer, fact: &CallbackFact, rpc: &mut Rpc<
         CallbackFact::Again(call) => locks.called_again(*call, rpc),
         CallbackFact::Ended(call, result) => locks.called(*call, result, rpc),
     }
+}
+
+/// A request finds no slot: if others wait for the lock under which its data move, it goes first (P-114).
+/// `false` if its client has no such lock.
+pub(crate) fn raise(
+    locks: &mut LockServer,
+    (served, export): (ServedId, ExportId),
+    io: &Io,
+    rpc: &mut Rpc<'_, '_>,
+) -> bool {
+    let touched = locks.touch(served, export, io, rpc);
+    if touched == Touched::CalledBack {
+        rpc.raise(served);
+    }
+    touched != Touched::NoLock
 }

@@ -3,9 +3,10 @@
 
 use core::time::Duration;
 
-use lustre_wire::ldlm::{LockDesc, LockFlags, ResourceName};
+use lustre_wire::ldlm::{LockDesc, LockFlags, LockKind, ResourceName};
 use smallvec::SmallVec;
 
+use super::LockView;
 use crate::Cookie;
 
 /// Number of a holder: a client by its export, a server, or the server itself. Given by the caller.
@@ -160,6 +161,18 @@ pub struct Io {
     pub read: bool,
     /// The lock that the request names, if any.
     pub lock: Option<Cookie>,
+}
+
+impl Io {
+    /// Whether data that move so are a reason to leave a lock to its holder (L-52): it is on a part of them.
+    pub fn is_under(&self, lock: &LockView) -> bool {
+        let LockDesc { kind, resource, policy, .. } = &lock.desc;
+        let meets = match *kind {
+            LockKind::IBITS => policy.start & self.start != 0,
+            _ => policy.start <= self.end && self.start <= policy.end,
+        };
+        *resource == self.resource && meets
+    }
 }
 
 /// Locks that cover I/O (L-49).

@@ -122,7 +122,7 @@ impl DataWork {
     /// Whether it moves data under this lock of a client.
     pub(super) fn is_under(&self, export: ExportId, lock: &LockView) -> bool {
         let io = held(&self.request, self.id, self.served.replay.is_some());
-        self.served.export == export && io.is_some_and(|io| io.resource == lock.desc.resource)
+        self.served.export == export && io.is_some_and(|io| io.is_under(lock))
     }
 
     fn show_sum(&self, body: &mut Obdo) {

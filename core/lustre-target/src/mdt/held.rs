@@ -13,6 +13,7 @@ use super::Mdt;
 use super::data::{is_data, wanted_lock};
 use super::inode::Id;
 use crate::journal::Cx;
+use crate::lock_server;
 use crate::ost::{DataAsk, DataRequest, read_at};
 
 /// What a request needs of its client's locks. What was done once, before a crash, is done again (`replays`)
@@ -75,14 +76,7 @@ impl Mdt {
         let Some(io) = all.iter().find(|one| one.id == served).and_then(waiting) else {
             return false;
         };
-        match self.locks.touch(served, export, &io, cx.rpc) {
-            Touched::NoLock => false,
-            Touched::Held => true,
-            Touched::CalledBack => {
-                cx.rpc.raise(served);
-                true
-            }
-        }
+        lock_server::raise(&mut self.locks, (served, export), &io, cx.rpc)
     }
 
     /// Ends the callback timers whose time has come, but for clients whose data move under the lock (L-52).
@@ -91,7 +85,7 @@ impl Mdt {
         locks.handle_timeout(cx.rpc, |rpc, export, lock| {
             let all = rpc.waiting(export);
             let mut high = all.iter().filter(|one| one.high).filter_map(waiting);
-            high.any(|io| io.resource == lock.desc.resource)
+            high.any(|io| io.is_under(lock))
                 || data.values().any(|work| work.is_under(export, lock))
         });
     }

@@ -17,6 +17,7 @@ use super::object::Object;
 use super::request::{self, Ask, Request};
 use super::{Ost, Stage, Work};
 use crate::journal::Cx;
+use crate::lock_server;
 
 /// What a request needs of the locks of its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +75,7 @@ impl Request {
     /// Whether it moves data under a lock of its client.
     fn is_under(&self, replayed: bool, lock: &LockView) -> bool {
         let Need::Held(io) = self.need(replayed) else { return false };
-        let (start, end) = (lock.desc.policy.start, lock.desc.policy.end);
-        io.resource == lock.desc.resource && start <= io.end && io.start <= end
+        io.is_under(lock)
     }
 }
 
@@ -232,14 +232,7 @@ impl Ost {
         let found = all.iter().find(|one| one.id == served).and_then(waiting);
         let Some((request, replayed)) = found else { return false };
         let Need::Held(io) = request.need(replayed) else { return false };
-        match locks.touch(served, export, &io, cx.rpc) {
-            Touched::NoLock => false,
-            Touched::Held => true,
-            Touched::CalledBack => {
-                cx.rpc.raise(served);
-                true
-            }
-        }
+        lock_server::raise(locks, (served, export), &io, cx.rpc)
     }
 
     /// Ends the callback timers whose time has come, but for clients whose data move under the lock

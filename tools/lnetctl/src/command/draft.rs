@@ -32,11 +32,7 @@ impl Draft {
             Err(e) if e.kind() == io::ErrorKind::NotFound => (path.to_owned(), NEW_FILE),
             Err(e) => return Err(e),
         };
-        let mut beside = file.clone().into_os_string();
-        beside.push(".part");
-        let beside = PathBuf::from(beside);
-        // Left by an export that was killed; never what a link of this name leads to.
-        let _ = fs::remove_file(&beside);
+        let beside = beside(&file);
         match OpenOptions::new().write(true).create_new(true).mode(mode & 0o777).open(&beside) {
             Ok(open) => Ok((Self { beside: Some(beside), file }, open)),
             Err(_) if file.exists() => Self::in_place(&file),
@@ -54,16 +50,24 @@ impl Draft {
     /// # Errors
     /// It cannot; the file is what it was.
     pub(super) fn keep(self) -> io::Result<()> {
-        match self.beside {
-            Some(beside) => fs::rename(beside, self.file),
-            None => Ok(()),
-        }
+        let Some(beside) = self.beside else { return Ok(()) };
+        // On the disk first: a crash leaves one of the two texts.
+        let kept = File::open(&beside).and_then(|file| file.sync_all());
+        let kept = kept.and_then(|()| fs::rename(&beside, self.file));
+        kept.inspect_err(|_| _ = fs::remove_file(&beside))
     }
 
     /// The text is not whole. Says whether the file is what it was.
     pub(super) fn discard(self) -> bool {
         self.beside.is_some_and(|beside| fs::remove_file(beside).is_ok())
     }
+}
+
+/// A name that no other export writes to; what is there already is never touched.
+pub(super) fn beside(file: &Path) -> PathBuf {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(format!(".{}.part", std::process::id()));
+    beside.into()
 }
 
 #[cfg(test)]
@@ -96,16 +100,21 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_the_name_of_the_draft_is_not_followed() {
+    fn what_has_the_name_of_the_draft_is_neither_removed_nor_followed() {
         let (path, other) = (fresh::path("draft-link"), fresh::path("draft-other"));
         fs::write(&other, "other").unwrap();
-        let beside = format!("{}.part", path.display());
-        std::os::unix::fs::symlink(&other, &beside).unwrap();
+        std::os::unix::fs::symlink(&other, beside(&path)).unwrap();
+        let refused = Draft::begin(path.to_str().unwrap()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert!(beside(&path).is_symlink() && !path.exists());
+        // Where there is a file already, it is written itself.
+        fs::write(&path, "before").unwrap();
         let (draft, mut file) = Draft::begin(path.to_str().unwrap()).unwrap();
         file.write_all(b"new").unwrap();
         draft.keep().unwrap();
         assert_eq!((text_of(&path), text_of(&other)), ("new".to_owned(), "other".to_owned()));
-        fs::remove_file(&path).unwrap();
-        fs::remove_file(&other).unwrap();
+        for file in [beside(&path), path, other] {
+            fs::remove_file(file).unwrap();
+        }
     }
 }

@@ -218,9 +218,11 @@ fn hold(
 fn unreached(locks: &Locks) -> Option<String> {
     let view = locks.import().view().ok().flatten()?;
     let state = format!("state {}", view.state.name());
-    match (view.state, view.refusal) {
-        (ImportState::Full, _) => None,
-        (_, Some(CallError::Refused(errno))) => Some(format!(
+    let waits = [ImportState::New, ImportState::Disconnected, ImportState::Connecting];
+    match view.refusal {
+        // One that recovers has answered.
+        _ if !waits.contains(&view.state) => None,
+        Some(CallError::Refused(errno)) => Some(format!(
             "{state}; the last connect was refused with {}: {errno}",
             errno.negative()
         )),

@@ -136,6 +136,10 @@ fn l49_io_is_under_locks_on_inode_bits_that_have_its_bit() {
     }
     world.wait(1, &ibits(LockMode::PW, dom, 0));
     assert_eq!(touch(&mut world, &io(true, Some(reader))), Touched::CalledBack);
+    // Data that move are no reason to keep a lock on attributes, nor one of another file.
+    let under = |world: &World, io: Io, lock| io.is_under(&world.space.lock(lock).unwrap());
+    assert!(under(&world, io(true, None), reader) && !under(&world, io(true, None), held));
+    assert!(!under(&world, Io { resource: name(2), ..io(true, None) }, reader));
 }
 
 #[test]

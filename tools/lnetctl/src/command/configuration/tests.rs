@@ -142,7 +142,7 @@ fn an_export_leaves_page_by_page_for_standard_output_and_for_a_file() {
         assert_whole(&String::from_utf8(kept.take()).unwrap(), json);
 
         let path = fresh::path(&format!("export-{json}"));
-        let file = format!("{}.part", path.display());
+        let file = super::super::draft::beside(&path);
         let arrived = move || fs::metadata(&file).map_or(0, |m| m.len() as usize);
         let mut node = Node { arrived: Box::new(arrived), seen: Vec::new() };
         let mut session = Session::new(&mut node);
