@@ -98,7 +98,7 @@ impl<S: Subject> Trial<'_, S> {
     }
 
     fn apply(&mut self, id: u64, changes: Vec<Change>) -> Checked<Result<(), StoreError>> {
-        self.store.order(StoreOrder::Apply(Txn { id, changes }), &self.slate);
+        self.store.order(StoreOrder::Apply(Txn { id, changes, must: false }), &self.slate);
         loop {
             match self.fact()? {
                 StoreFact::Applied { txn, result } if txn == id => return Ok(result),

@@ -113,8 +113,8 @@ where
         self.kind.committed(cx);
     }
 
-    fn not_applied(&mut self) -> bool {
-        self.kind.not_applied()
+    fn is_ahead(&self) -> bool {
+        self.kind.is_ahead()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

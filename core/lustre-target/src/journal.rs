@@ -79,6 +79,8 @@ pub struct Journal {
     last: u64,
     committed: u64,
     waiting: BTreeMap<u64, Waiting>,
+    /// [`Txn::must`] of each transaction.
+    must: bool,
     /// Slots by xid, for each client.
     replies: BTreeMap<String, BTreeMap<u64, u16>>,
 }
@@ -106,7 +108,7 @@ impl Memory for HostMemory<'_, '_> {
 
 impl Journal {
     /// The journal of a target that was started.
-    pub(crate) fn new(target: TargetId, start: &Start, replies: Replies) -> Self {
+    pub(crate) fn new(target: TargetId, start: &Start, replies: Replies, must: bool) -> Self {
         Self {
             target,
             next_txn: start.next_txn.max(1),
@@ -114,6 +116,7 @@ impl Journal {
             last: replies.last_transno,
             committed: replies.last_transno,
             waiting: BTreeMap::new(),
+            must,
             replies: replies.slots,
         }
     }
@@ -345,7 +348,7 @@ impl<'c> Cx<'_, '_, 'c> {
         let id = self.journal.next_txn;
         self.journal.next_txn += 1;
         self.journal.waiting.insert(id, Waiting { transno, memory, then });
-        self.order(StoreOrder::Apply(Txn { id, changes }));
+        self.order(StoreOrder::Apply(Txn { id, changes, must: self.journal.must }));
     }
 
     /// A transaction is visible, or was refused.

@@ -39,7 +39,7 @@ pub use ost::{Ost, OstLimits};
 pub use records::{Origin, Start, start};
 pub use site::{OSTS_MAX, Part, Site, SiteError, SiteTarget};
 pub use store::{DataId, Store, StoreError, StoreFact, StoreOrder};
-pub use targets::{Beginning, CallbackFact, Kind, Targets};
+pub use targets::{Beginning, CallbackFact, Kind, Targets, Trouble};
 
 #[cfg(test)]
 mod tests;

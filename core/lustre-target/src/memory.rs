@@ -106,7 +106,7 @@ impl MemoryStore {
     fn apply(&mut self, txn: Txn, memory: &dyn Memory) -> Result<(), StoreError> {
         txn.check(self.state.last)?;
         let grows = txn.grows();
-        if grows > 0 && self.state.used + grows > self.max {
+        if grows > 0 && !txn.must && self.state.used + grows > self.max {
             return Err(StoreError::Full);
         }
         let bytes = txn.gather(memory, Vec::with_capacity);
@@ -300,7 +300,8 @@ mod tests {
     fn full_store_refuses_what_grows_by_name_but_takes_what_shrinks() {
         let mut store = MemoryStore::new(Commit::AtOnce, 20);
         let slate = Slate(vec![7; 11]);
-        let mut apply = |id, change| store.apply(Txn { id, changes: vec![change] }, &slate);
+        let mut apply =
+            |id, change| store.apply(Txn { id, changes: vec![change], must: false }, &slate);
         let put = |len| Change::Put(Space::Objects, vec![1], vec![0; len]);
         let write = |len| {
             let bytes = Slate::span(0, len);

@@ -159,7 +159,7 @@ impl Opening<'_> {
             match fact {
                 StoreFact::Done { outcome, .. } => return outcome,
                 StoreFact::Applied { result: Err(e), .. } | StoreFact::Failed(e) => return Err(e),
-                StoreFact::Applied { .. } | StoreFact::Committed { .. } => {}
+                StoreFact::Applied { .. } | StoreFact::Committed { .. } | StoreFact::Short => {}
             }
         }
         Err(StoreError::OutOfService)
@@ -252,7 +252,7 @@ pub fn start(store: &mut dyn Store, kind: &str) -> Result<Start, StoreError> {
         let epoch = past.next_epoch().to_le_bytes().to_vec();
         changes.push(Change::Put(Space::Meta, TRANSNO.to_vec(), epoch));
     }
-    opening.store.order(StoreOrder::Apply(Txn { id: 1, changes }), &NoMemory);
+    opening.store.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &NoMemory);
     opening.done(StoreOrder::Sync { token: 0 })?;
     while opening.store.poll(&mut NoMemory).is_some() {}
     Ok(Start { past, starts, next_data, next_txn: 2 })
@@ -302,11 +302,11 @@ mod tests {
             Change::Put(Space::Meta, TRANSNO.to_vec(), 9u64.to_le_bytes().to_vec()),
             Change::Put(Space::Replies, reply_key("client-1", 7 << 32), encode(&reply)),
         ];
-        let txn = Txn { id: 1, changes };
+        let txn = Txn { id: 1, changes, must: false };
         let origin = Origin { client: "client-1".to_owned(), xid: 7 << 32 };
         assert_eq!((txn.transno(), txn.origin()), (Some(9), Some(origin)));
         let joins = vec![Change::Put(Space::Clients, b"client-1".to_vec(), vec![])];
-        let txn = Txn { id: 2, changes: joins };
+        let txn = Txn { id: 2, changes: joins, must: false };
         assert_eq!((txn.transno(), txn.origin()), (None, None));
     }
 
@@ -316,7 +316,7 @@ mod tests {
         let first = start(&mut store, "kv").unwrap().past;
         assert_eq!((first.last_transno, first.next_epoch()), (0, 1 << 32));
         let join = vec![Change::Put(Space::Clients, b"client-1".to_vec(), vec![])];
-        store.order(StoreOrder::Apply(Txn { id: 2, changes: join }), &NoMemory);
+        store.order(StoreOrder::Apply(Txn { id: 2, changes: join, must: false }), &NoMemory);
         store.order(StoreOrder::Sync { token: 0 }, &NoMemory);
         for _ in 0..2 {
             // While the client is awaited nothing new is numbered, whatever dies meanwhile.
@@ -335,7 +335,7 @@ mod tests {
         });
         let joins = Change::Put(Space::Clients, b"c2".to_vec(), vec![]);
         let changes = puts.into_iter().chain([joins]).collect();
-        store.order(StoreOrder::Apply(Txn { id: 1, changes }), &NoMemory);
+        store.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &NoMemory);
         store.order(StoreOrder::Sync { token: 0 }, &NoMemory);
         let mut store = store.crashed();
         let past = start(&mut store, "kv").unwrap().past;

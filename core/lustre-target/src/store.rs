@@ -85,6 +85,9 @@ pub struct Txn {
     pub id: u64,
     /// The changes, in order.
     pub changes: Vec<Change>,
+    /// Its target has counted on it and can't take it back: a store without room waits for some, where it
+    /// refuses others ([`StoreError::Full`]).
+    pub must: bool,
 }
 
 /// What is read.
@@ -196,6 +199,8 @@ pub enum StoreFact {
         /// The highest number.
         up_to: u64,
     },
+    /// A commit waits for room, which other programs have taken. The store goes on when there is some.
+    Short,
     /// The store is out of service: applied transactions may be lost, further orders fail.
     Failed(StoreError),
 }

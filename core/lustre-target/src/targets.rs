@@ -109,9 +109,10 @@ pub trait Kind: Send {
         let _ = cx;
     }
 
-    /// The store has refused a transaction. `true`: the target can't go on until it is started again,
-    /// as it has counted on the changes.
-    fn not_applied(&mut self) -> bool {
+    /// Whether what it has in memory is ahead of the store: a store waits for the room that its
+    /// transactions need, and if one is refused all the same, the target can't go on until it is started
+    /// again.
+    fn is_ahead(&self) -> bool {
         false
     }
 
@@ -215,6 +216,18 @@ impl Slot {
     }
 }
 
+/// What an operator should know of the store of a target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// [`StoreFact::Failed`], or it has refused what its target had counted on.
+    #[error("out of service: {0}")]
+    Failed(StoreError),
+    /// [`StoreFact::Short`].
+    #[error("waits for room: the file system of its store is full")]
+    Short,
+}
+
 /// The targets of one node.
 #[derive(Default)]
 pub struct Targets(BTreeMap<TargetId, Slot>);
@@ -246,7 +259,7 @@ impl Targets {
         let recovers = !config.past.clients.is_empty();
         let id = rpc.add_target(config)?;
         kind.begin(Beginning { starts: start.starts, recovers }, rpc);
-        let journal = Journal::new(id, &start, replies);
+        let journal = Journal::new(id, &start, replies, kind.is_ahead());
         self.0.insert(id, Slot { uuid, kind, store, journal, failed: None, behind: None });
         Ok(id)
     }
@@ -390,9 +403,9 @@ impl Targets {
         self.0.remove(&target).map(|slot| slot.store)
     }
 
-    /// Takes what stores report to their targets. Returns the first store that has failed since the
-    /// last call: its target is out of service.
-    pub fn poll(&mut self, rpc: &mut Rpc<'_, '_>) -> Option<(String, StoreError)> {
+    /// Takes what stores report to their targets. Returns the first target whose store has failed or
+    /// waits since the last call.
+    pub fn poll(&mut self, rpc: &mut Rpc<'_, '_>) -> Option<(String, Trouble)> {
         let mut ended = None;
         for slot in self.0.values_mut() {
             while let Some(fact) = slot.store.poll(&mut HostMemory(rpc.below())) {
@@ -403,13 +416,13 @@ impl Targets {
                     StoreFact::Applied { txn, result } => {
                         let refused = result.as_ref().err().cloned();
                         let recorded = cx.applied(txn, result);
-                        let fails = refused.filter(|_| kind.not_applied());
+                        let fails = refused.filter(|_| kind.is_ahead());
                         if let Some(recorded) = recorded {
                             slot.learn(recorded, rpc);
                         }
                         if let Some(e) = fails {
                             slot.fail(e.clone(), rpc);
-                            ended.get_or_insert_with(|| (slot.uuid.clone(), e));
+                            ended.get_or_insert_with(|| (slot.uuid.clone(), Trouble::Failed(e)));
                         }
                     }
                     StoreFact::Committed { up_to } => {
@@ -421,7 +434,10 @@ impl Targets {
                     }
                     StoreFact::Failed(e) => {
                         slot.fail(e.clone(), rpc);
-                        ended.get_or_insert_with(|| (slot.uuid.clone(), e));
+                        ended.get_or_insert_with(|| (slot.uuid.clone(), Trouble::Failed(e)));
+                    }
+                    StoreFact::Short => {
+                        ended.get_or_insert_with(|| (slot.uuid.clone(), Trouble::Short));
                     }
                 }
             }

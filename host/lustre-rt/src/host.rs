@@ -114,7 +114,7 @@ impl Host {
                 seats.drain(locks, ptlrpc, below)
             } {}
             match self.targets.poll(&mut self.ptlrpc.rpc(below)) {
-                Some((target, e)) => self.log(&target, &format!("out of service: {e}")),
+                Some((target, trouble)) => self.log(&target, &trouble.to_string()),
                 // Replies may have let further requests in.
                 None if self.ptlrpc.has_event() => {}
                 None => return,

@@ -17,9 +17,10 @@ fn accounts_of_objects_and_locks_agree_when_holders_servers_routers_and_a_disk_f
     let dir = fresh::path("field-objects");
     let setup = ObjectsSetup { exe, dir: dir.clone(), times: ObjectsTimes::SHORT };
     let figures = play_objects(world, &setup).unwrap();
-    std::fs::remove_dir_all(dir).unwrap();
     eprint!("{}", figures.table());
     assert!(figures.hold(), "{}", figures.table());
     assert!(figures.writes > 100 && figures.lines > 100, "{}", figures.table());
     assert_eq!(figures.evicted, [6], "the client that was stopped: {}", figures.table());
+    // Of a test that fails the accounts and logs stay.
+    std::fs::remove_dir_all(dir).unwrap();
 }

@@ -596,8 +596,7 @@ impl Kind for Mdt {
         self.unlocked(cx);
     }
 
-    fn not_applied(&mut self) -> bool {
-        // What is in memory is not what is in the store.
+    fn is_ahead(&self) -> bool {
         true
     }
 

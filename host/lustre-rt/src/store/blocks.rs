@@ -11,6 +11,7 @@ use std::sync::Arc;
 use lustre_target::store::StoreError;
 
 use super::io_error;
+use super::room::Patience;
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = 64 << 10;
@@ -34,6 +35,8 @@ pub(super) struct Blocks {
     free: BTreeSet<u64>,
     /// The first slot behind all that are in use or free.
     end: u64,
+    /// Whether writes wait for room.
+    patience: Option<Patience>,
 }
 
 impl Blocks {
@@ -59,12 +62,23 @@ impl Blocks {
         let free = (0..end).filter(|slot| !taken.contains(slot)).collect();
         // What stands behind is what a crash left.
         file.set_len(need).map_err(|e| e.to_string())?;
-        Ok(Self { path: path.to_owned(), file: Arc::new(file), free, end })
+        Ok(Self { path: path.to_owned(), file: Arc::new(file), free, end, patience: None })
     }
 
     /// The file, for another thread to sync.
     pub(super) fn file(&self) -> (PathBuf, Arc<File>) {
         (self.path.clone(), Arc::clone(&self.file))
+    }
+
+    /// Whether writes wait for room from now on.
+    pub(super) fn be_patient(&mut self, patience: Option<Patience>) {
+        self.patience = patience;
+    }
+
+    /// Takes another file in place of its own.
+    #[cfg(test)]
+    pub(super) fn exchange(&mut self, file: Arc<File>) -> Arc<File> {
+        core::mem::replace(&mut self.file, file)
     }
 
     /// Bytes of the file that can be written without making it longer.
@@ -100,7 +114,10 @@ impl Blocks {
             let (here, behind) = rest.split_at(rest.len().min(row.len() * BLOCK as usize));
             rest = behind;
             let at = row.first().map_or(0, |block| block.slot * BLOCK);
-            if let Err(why) = self.file.write_all_at(here, at) {
+            let write = || self.file.write_all_at(here, at);
+            let patience = self.patience.as_ref();
+            let result = patience.map_or_else(write, |patience| patience.with_room(write));
+            if let Err(why) = result {
                 self.free(written.iter().map(|block| block.slot));
                 return Err(io_error(&self.path, &why));
             }

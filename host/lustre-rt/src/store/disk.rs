@@ -19,6 +19,7 @@ use crate::spare::Spare;
 use super::blocks::{BLOCK, Blocks};
 use super::commit::{Batch, Committed};
 use super::layer::{Layer, Layers, Snapshot};
+use super::room::{Patience, Roomy};
 use super::{BLOCKS, DESCRIPTION, DirLock, RECORDS, db_error, io_error};
 
 /// What the format file says.
@@ -101,6 +102,8 @@ pub struct Disk {
     committed: u64,
     failed: bool,
     facts: VecDeque<(StoreFact, Loaded)>,
+    /// What waits where there is no room.
+    patience: Patience,
     /// Memory of data on their way to blocks and from there.
     spare: Arc<Spare>,
     _lock: DirLock,
@@ -173,8 +176,12 @@ impl Disk {
         if size == 0 {
             return Err(OpenError::damaged(&records, "0 bytes"));
         }
+        let patience = Patience::default();
+        let file = File::options().read(true).write(true).open(&records);
+        let file = file.map_err(|why| OpenError::io(&records, &why))?;
         let db = guarded(|| {
-            let mut db = Database::open(&records)?;
+            let file = Roomy::new(file, patience.clone())?;
+            let mut db = Database::builder().create_with_backend(file)?;
             db.check_integrity()?;
             Ok(db)
         });
@@ -189,13 +196,14 @@ impl Disk {
         let blocks = blocks.map_err(|why| OpenError::damaged(&path, why))?;
         Ok(Self {
             config,
-            layers: Layers { upper: Layer::default(), lower: None, floor },
+            layers: Layers { draft: Layer::default(), upper: Layer::default(), lower: None, floor },
             db: Arc::new(db),
             blocks,
             last: 0,
             committed: 0,
             failed: false,
             facts: VecDeque::new(),
+            patience,
             spare: Arc::default(),
             _lock: lock,
         })
@@ -214,6 +222,11 @@ impl Disk {
     /// Whether the store is out of service.
     pub(super) const fn is_failed(&self) -> bool {
         self.failed
+    }
+
+    /// What waits where there is no room.
+    pub(super) fn patience(&self) -> Patience {
+        self.patience.clone()
     }
 
     /// Memory of data on their way.
@@ -289,14 +302,21 @@ impl Disk {
     fn apply(&mut self, txn: Txn, writes: Vec<Vec<u8>>) -> Result<(), StoreError> {
         txn.check(self.last)?;
         let grows = txn.grows();
-        if grows > 0 && self.space()?.1 < grows {
+        if grows > 0 && !txn.must && self.space()?.1 < grows {
             return Err(StoreError::Full);
         }
         let id = txn.id;
-        match self.change(txn, writes) {
+        let changed = self.change(txn, writes);
+        let freed = match changed {
+            Ok(()) => self.layers.accept(),
+            Err(_) => self.layers.refuse(),
+        };
+        self.blocks.free(freed);
+        match changed {
             Ok(()) => self.last = id,
+            // Another program has taken the space since it was counted.
+            Err(StoreError::Full) => return Err(StoreError::Full),
             Err(e) => {
-                // Half a transaction is left behind: the store ends with it.
                 self.fail(e);
                 return Err(StoreError::OutOfService);
             }
@@ -305,13 +325,15 @@ impl Disk {
     }
 
     fn change(&mut self, txn: Txn, writes: Vec<Vec<u8>>) -> Result<(), StoreError> {
+        // Nothing that waits while this is carried out could be carried out before it.
+        self.blocks.be_patient(txn.must.then(|| self.patience()));
         let mut writes = writes.into_iter();
         for change in txn.changes {
             match change {
                 Change::Put(space, key, value) => {
-                    self.layers.upper.put(key_of(space, &key), Some(value));
+                    self.layers.draft.put(key_of(space, &key), Some(value));
                 }
-                Change::Delete(space, key) => self.layers.upper.put(key_of(space, &key), None),
+                Change::Delete(space, key) => self.layers.draft.put(key_of(space, &key), None),
                 Change::Write { data, offset, .. } => {
                     let bytes = writes.next().unwrap_or_default();
                     self.write(data, offset, &bytes)?;
@@ -362,14 +384,14 @@ impl Disk {
     /// Writes bytes in place of blocks, from the beginning of one on.
     fn write_blocks(&mut self, data: DataId, first: u64, bytes: &[u8]) -> Result<(), StoreError> {
         for (number, block) in (first..).zip(self.blocks.write(bytes)?) {
-            let old = self.layers.upper.write((data.0, number), block);
+            let old = self.layers.draft.write((data.0, number), block);
             self.blocks.free(old);
         }
         Ok(())
     }
 
     fn cut(&mut self, data: DataId, from: u64) -> Result<(), StoreError> {
-        let freed = self.layers.upper.cut(data.0, from.div_ceil(BLOCK));
+        let freed = self.layers.draft.cut(data.0, from.div_ceil(BLOCK));
         self.blocks.free(freed);
         let (number, keep) = (from / BLOCK, (from % BLOCK) as usize);
         if keep == 0 {
@@ -572,5 +594,58 @@ impl Store for Disk {
 
     fn poll(&mut self, memory: &mut dyn Memory) -> Option<StoreFact> {
         Some(deliver(self.next_fact()?, memory, &self.spare))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lnet_types::{RegionId, Span};
+    use lustre_target::conformance::Slate;
+
+    use super::*;
+
+    fn applied(disk: &mut Disk, txn: Txn, slate: &mut Slate) -> Result<(), StoreError> {
+        let id = txn.id;
+        disk.order(StoreOrder::Apply(txn), slate);
+        let Some(StoreFact::Applied { txn, result }) = disk.poll(slate) else { panic!("no fact") };
+        assert_eq!(txn, id);
+        result
+    }
+
+    #[test]
+    fn what_finds_no_room_is_refused_whole_and_the_store_goes_on() {
+        let dir = fresh::path("store-disk-full");
+        fs::create_dir_all(&dir).unwrap();
+        let config = DiskConfig { reserve: 0, ..DiskConfig::new(&dir) };
+        let mut disk = Disk::open(config.clone()).unwrap();
+        let mut slate = Slate(vec![7; 3 * BLOCK as usize]);
+        let write = |len| {
+            let bytes = [Span { region: RegionId(0), offset: 0, len }].into_iter().collect();
+            Change::Write { data: DataId(1), offset: 100, bytes }
+        };
+        let put = |value| Change::Put(Space::Objects, b"key".to_vec(), vec![value]);
+        let txn = |id, changes| Txn { id, changes, must: false };
+        applied(&mut disk, txn(1, vec![put(1), write(1000)]), &mut slate).unwrap();
+
+        let full = File::options().read(true).write(true).open("/dev/full").unwrap();
+        let file = disk.blocks.exchange(Arc::new(full));
+        slate.0.fill(8);
+        let cut = Change::Cut { data: DataId(1), from: 0 };
+        let large = vec![put(2), cut, write(2 * BLOCK as u32)];
+        let refused = applied(&mut disk, txn(2, large.clone()), &mut slate);
+        assert_eq!(refused, Err(StoreError::Full));
+        assert!(!disk.is_failed());
+        let record = || Source::Record(Space::Objects, b"key".to_vec());
+        assert_eq!(disk.read(record()).unwrap().0, Outcome::Record(Some(vec![1])));
+
+        disk.blocks.exchange(file);
+        assert_eq!(disk.block(DataId(1), 0).unwrap(), [vec![0; 100], vec![7; 1000]].concat());
+        applied(&mut disk, txn(2, large), &mut slate).unwrap();
+        disk.commit().unwrap();
+        drop(disk);
+        let disk = Disk::open(config).unwrap();
+        assert_eq!(disk.read(record()).unwrap().0, Outcome::Record(Some(vec![2])));
+        assert_eq!(disk.block(DataId(1), 1).unwrap(), vec![8; BLOCK as usize]);
+        fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -40,7 +40,9 @@ pub(super) struct Snapshot {
 
 /// All that can be seen.
 pub(super) struct Layers {
-    /// Takes changes.
+    /// Takes the changes of the transaction that is being applied; empty between two.
+    pub(super) draft: Layer,
+    /// What is applied.
     pub(super) upper: Layer,
     /// On its way to be committed.
     pub(super) lower: Option<Arc<Layer>>,
@@ -103,7 +105,29 @@ impl Layer {
 
 impl Layers {
     fn layers(&self) -> impl Iterator<Item = &Layer> {
-        core::iter::once(&self.upper).chain(self.lower.as_deref())
+        [&self.draft, &self.upper].into_iter().chain(self.lower.as_deref())
+    }
+
+    /// The transaction is applied; slots that are free.
+    pub(super) fn accept(&mut self) -> Vec<u64> {
+        let Layer { records, cuts, blocks, bytes: _ } = core::mem::take(&mut self.draft);
+        let mut freed = Vec::new();
+        for (data, first) in cuts {
+            freed.extend(self.upper.cut(data, first));
+        }
+        for (place, block) in blocks {
+            freed.extend(self.upper.write(place, block));
+        }
+        for (key, value) in records {
+            self.upper.put(key, value);
+        }
+        freed
+    }
+
+    /// Nothing of the transaction is applied; slots that are free.
+    pub(super) fn refuse(&mut self) -> Vec<u64> {
+        let draft = core::mem::take(&mut self.draft);
+        draft.blocks.into_values().map(|block| block.slot).collect()
     }
 
     /// A record.

@@ -16,6 +16,7 @@
 //! What is applied is in memory, over what is committed (`layer.rs`), but for the bytes of data: they
 //! go to blocks that nothing committed refers to (`blocks.rs`). So a commit holds nothing up, and a
 //! transaction is there whole or not at all. What is damaged, cut off or missing is refused by name.
+//! Where the file system has no room, data are refused, and commits wait for some (`room.rs`).
 //! `lock.rs` is the lock, `disk.rs` carries out orders, `worker.rs` does it on a thread of its own,
 //! with a second one for commits.
 
@@ -24,6 +25,7 @@ mod commit;
 mod disk;
 mod layer;
 mod lock;
+mod room;
 mod worker;
 
 use std::io;
@@ -44,7 +46,7 @@ const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records
 const BLOCKS: TableDefinition<'_, layer::Place, (u64, u32, u32)> = TableDefinition::new("blocks");
 
 fn io_error(path: &Path, why: &io::Error) -> StoreError {
-    if why.kind() == io::ErrorKind::StorageFull {
+    if room::is_full(why) {
         return StoreError::Full;
     }
     StoreError::Io { what: path.display().to_string(), why: why.to_string() }

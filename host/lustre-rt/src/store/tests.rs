@@ -142,7 +142,7 @@ fn write(data: DataId, offset: u64, at: usize, len: usize) -> Change {
 
 /// Applies a transaction, and expects that it is.
 fn apply(disk: &mut Disk, id: u64, slate: &mut Slate, changes: Vec<Change>) {
-    disk.order(StoreOrder::Apply(Txn { id, changes }), slate);
+    disk.order(StoreOrder::Apply(Txn { id, changes, must: false }), slate);
     loop {
         match disk.poll(slate) {
             Some(StoreFact::Applied { result, .. }) => return assert_eq!(result, Ok(())),
@@ -336,7 +336,7 @@ fn directory_that_is_damaged_is_refused_by_name() {
     // A part of that block is not written over bytes that are not known.
     let changes = vec![write(DataId(1), 70_000, 0, 1)];
     let mut slate = Slate(vec![1]);
-    disk.order(StoreOrder::Apply(Txn { id: 1, changes }), &slate);
+    disk.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &slate);
     assert!(matches!(disk.poll(&mut slate), Some(StoreFact::Failed(StoreError::Damaged { .. }))));
     let result = Err(StoreError::OutOfService);
     assert_eq!(disk.poll(&mut slate), Some(StoreFact::Applied { txn: 1, result }));
@@ -392,11 +392,11 @@ fn file_system_without_room_refuses_what_needs_some() {
     let mut disk = Disk::open(config).unwrap();
     let mut slate = Slate(vec![1; 10]);
     let changes = vec![write(DataId(2), 0, 0, 10)];
-    disk.order(StoreOrder::Apply(Txn { id: 1, changes }), &slate);
+    disk.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &slate);
     let refused = StoreFact::Applied { txn: 1, result: Err(StoreError::Full) };
     assert_eq!(disk.poll(&mut slate), Some(refused));
     let put = Change::Put(Space::Objects, b"more".to_vec(), vec![1]);
-    disk.order(StoreOrder::Apply(Txn { id: 1, changes: vec![put] }), &slate);
+    disk.order(StoreOrder::Apply(Txn { id: 1, changes: vec![put], must: false }), &slate);
     let refused = StoreFact::Applied { txn: 1, result: Err(StoreError::Full) };
     assert_eq!(disk.poll(&mut slate), Some(refused));
     // What makes room is taken.

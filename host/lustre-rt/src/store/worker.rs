@@ -13,10 +13,13 @@ use lustre_target::store::{Loaded, Outcome, Store, StoreError, StoreFact, StoreO
 
 use super::commit::{Batch, Committed};
 use super::disk::{Disk, Ready, deliver};
+use super::room::Patience;
 use crate::spare::Spare;
 
 /// What is applied is committed after so long, even if no reply waits for it.
 const COMMIT_AFTER: Duration = Duration::from_millis(50);
+/// While a commit is under way, how often to look whether it waits for room.
+const LOOK: Duration = Duration::from_secs(1);
 /// A wake-up that found no room is tried again after so long.
 const WAKE_AGAIN: Duration = Duration::from_millis(1);
 
@@ -64,6 +67,7 @@ pub struct FileStore {
     jobs: Sender<Job>,
     facts: Receiver<(StoreFact, Loaded)>,
     threads: Vec<JoinHandle<()>>,
+    patience: Patience,
     spare: Arc<Spare>,
 }
 
@@ -77,6 +81,8 @@ impl FileStore {
         let (done, facts) = channel();
         let (batches, frozen) = channel::<Batch>();
         let (committed, spare) = (jobs.clone(), disk.spare());
+        let patience = disk.patience();
+        patience.begin();
         let commit = move || {
             for batch in frozen {
                 // The other thread waits for it before it ends.
@@ -87,9 +93,11 @@ impl FileStore {
         let signal = Arc::new(Signal::default());
         let work = move || {
             let worker = Worker {
+                patience: disk.patience(),
                 disk,
                 batches,
                 committing: false,
+                short: false,
                 dirty_since: None,
                 syncs: VecDeque::new(),
                 held: VecDeque::new(),
@@ -101,7 +109,7 @@ impl FileStore {
             worker.run(&orders);
         };
         let worker = thread::Builder::new().name("store".to_owned()).spawn(work)?;
-        Ok(Self { jobs, facts, threads: vec![worker, committer], spare })
+        Ok(Self { jobs, facts, threads: vec![worker, committer], patience, spare })
     }
 
     /// Waits until there is a fact, for owners that have nothing else to do.
@@ -123,9 +131,10 @@ impl Store for FileStore {
     }
 }
 
-/// What was ordered is carried out and committed before the store is gone.
+/// What was ordered is carried out and committed before the store is gone, if there is room.
 impl Drop for FileStore {
     fn drop(&mut self) {
+        self.patience.end();
         let _ = self.jobs.send(Job::End);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -138,6 +147,9 @@ struct Worker {
     batches: Sender<Batch>,
     /// A batch is on its way.
     committing: bool,
+    patience: Patience,
+    /// It waits for room, which was reported.
+    short: bool,
     /// Since when something waits for its commit.
     dirty_since: Option<Instant>,
     /// Orders that wait for a commit, and the transaction that each one needs.
@@ -155,6 +167,7 @@ impl Worker {
     fn run(mut self, orders: &Receiver<Job>) {
         loop {
             self.begin_commit();
+            self.look_for_room();
             self.report();
             match self.next(orders) {
                 Some(Job::Order(ready)) => self.order(ready),
@@ -178,17 +191,18 @@ impl Worker {
     fn next(&mut self, orders: &Receiver<Job>) -> Option<Job> {
         if self.committing && self.disk.is_full() {
             loop {
-                match orders.recv() {
+                match orders.recv_timeout(LOOK) {
                     Ok(committed @ Job::Committed(_)) => return Some(committed),
                     Ok(job) => self.held.push_back(job),
-                    Err(_) => return Some(Job::End),
+                    Err(RecvTimeoutError::Timeout) => return None,
+                    Err(RecvTimeoutError::Disconnected) => return Some(Job::End),
                 }
             }
         }
         if let Some(job) = self.held.pop_front() {
             return Some(job);
         }
-        let mut most = Duration::from_secs(3600);
+        let mut most = if self.committing { LOOK } else { Duration::from_secs(3600) };
         if let Some(since) = self.dirty_since.filter(|_| !self.committing) {
             most = (since + COMMIT_AFTER).saturating_duration_since(Instant::now());
         }
@@ -227,8 +241,17 @@ impl Worker {
         }
     }
 
+    /// Reports a commit that waits for room, once.
+    fn look_for_room(&mut self) {
+        if self.patience.take_used() && self.committing && !self.short {
+            self.short = true;
+            self.send((StoreFact::Short, None));
+        }
+    }
+
     fn committed(&mut self, result: Result<Committed, StoreError>) {
         self.committing = false;
+        self.short = false;
         let failed = result.as_ref().err().cloned();
         self.disk.settle(result);
         // An order that came meanwhile may have changed nothing: then there is no commit to wait for.
@@ -294,6 +317,8 @@ mod tests {
             disk: Disk::open(DiskConfig::new(&dir)).unwrap(),
             batches,
             committing: false,
+            patience: Patience::default(),
+            short: false,
             dirty_since: None,
             syncs: VecDeque::new(),
             held: VecDeque::new(),
@@ -305,9 +330,10 @@ mod tests {
         let slate = Slate(Vec::new());
         let put = Change::Put(Space::Objects, b"key".to_vec(), vec![1]);
         let read = Source::Record(Space::Objects, b"key".to_vec());
-        for order in
-            [StoreOrder::Apply(Txn { id: 1, changes: vec![put] }), StoreOrder::Sync { token: 1 }]
-        {
+        for order in [
+            StoreOrder::Apply(Txn { id: 1, changes: vec![put], must: false }),
+            StoreOrder::Sync { token: 1 },
+        ] {
             worker.order(Ready::of(order, &slate, &Spare::default()));
         }
         worker.begin_commit();

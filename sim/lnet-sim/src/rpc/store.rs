@@ -293,7 +293,7 @@ mod tests {
 
     fn put(id: u64) -> StoreOrder {
         let changes = vec![Change::Put(Space::Objects, vec![id as u8], vec![0; 20])];
-        StoreOrder::Apply(Txn { id, changes })
+        StoreOrder::Apply(Txn { id, changes, must: false })
     }
 
     /// What it reports until `secs`.
