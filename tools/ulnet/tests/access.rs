@@ -291,7 +291,7 @@ fn idle_connections_of_a_reader_keep_neither_root_nor_other_readers_out() {
     let mut holder = Command::new("setpriv")
         .args([&format!("--reuid={STRANGER}"), "--clear-groups", &format!("--regid={readers}")])
         .arg(&this)
-        .args(["--exact", "connections_of_a_reader", "--nocapture"])
+        .args(["--exact", "access::connections_of_a_reader", "--nocapture"])
         .env(HOLD, d.dir.join("s"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-mod browser;
 mod dashboards;
 
 use std::fs;
@@ -310,7 +309,7 @@ impl Drop for Site {
 
 #[test]
 fn the_page_shows_nets_peers_health_resends_and_faults_in_a_browser() {
-    let Some(browser) = browser::program() else {
+    let Some(browser) = crate::browser::program() else {
         return netns::skipped("the status page in a browser", "there is no chromium");
     };
     let Some(site) = Site::new("page") else { return };

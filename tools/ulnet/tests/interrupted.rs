@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-mod stage;
-
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,7 +12,7 @@ use std::time::Duration;
 
 use lustre_rt::{LockFilter, Opcode, Served};
 
-use stage::{OST, Stage};
+use crate::stage::{OST, Stage};
 
 /// Bytes of the file that is copied: sixteen requests.
 const LEN: usize = 64 << 20;

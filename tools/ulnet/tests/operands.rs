@@ -3,15 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-mod stage;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::{Arc, Mutex};
 
 use lustre_rt::Served;
 
-use stage::Stage;
+use crate::stage::Stage;
 
 #[test]
 fn operands_of_one_file_system_share_its_connections() {

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-mod browser;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -110,7 +108,7 @@ fn shown(dir: &Dir, browser: &str, page: &Path, fragment: &str) -> String {
 
 #[test]
 fn the_page_of_a_run_shows_health_traffic_stalls_and_moments_in_a_browser() {
-    let Some(browser) = browser::program() else {
+    let Some(browser) = crate::browser::program() else {
         return netns::skipped("the page of a run in a browser", "there is no chromium");
     };
     let dir = Dir::new("run");
@@ -144,7 +142,7 @@ fn the_page_of_a_run_shows_health_traffic_stalls_and_moments_in_a_browser() {
 
 #[test]
 fn the_page_of_what_if_shows_the_answer_and_the_healthy_stalls_in_a_browser() {
-    let Some(browser) = browser::program() else {
+    let Some(browser) = crate::browser::program() else {
         return netns::skipped("the page of what-if in a browser", "there is no chromium");
     };
     let dir = Dir::new("what-if");

@@ -4,15 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-mod stage;
-
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lustre_rt::{Opcode, Served};
 
-use stage::Stage;
+use crate::stage::Stage;
 
 /// Moves the range of a read by 64 KiB.
 fn misread(served: &mut Served) {

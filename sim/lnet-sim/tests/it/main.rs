@@ -16,7 +16,6 @@ mod rdma;
 mod requests;
 mod rounds;
 mod rpc;
-#[cfg(feature = "sabotage")]
 mod sabotage;
 mod same;
 mod scenarios;

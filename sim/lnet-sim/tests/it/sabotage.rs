@@ -1,5 +1,4 @@
 //! Each rule of the request layer, of locks and of visitors, broken: ordinary rounds of the swarm notice it.
-//! `cargo test -p lnet-sim --features sabotage`.
 
 use lnet_sim::{FileModel, Floor, LockModel, Messages, Round, RpcModel, Sim, seed_of};
 use ptlrpc::Sabotage;
