@@ -1,12 +1,12 @@
-//! Writes standard input to a new file of a Lustre file system, and waits until it is on stable storage
-//! with its name: `cargo run --example lustre_put 127.0.0.9 10.0.0.1@tcp:/lfs/data/f1 [PORT] < f1`.
+//! Writes standard input to a new file of a Lustre file system, by way of a cache, and waits until it is on
+//! stable storage with its name: `cargo run --example lustre_put 127.0.0.9 10.0.0.1@tcp:/lfs/data/f1 [PORT] < f1`.
 
 use std::io::Read as _;
 use std::time::Duration;
 
 use lnet_rt::NodeBuilder;
 use lustre_rt::visitor::{Access, Create, Identity, OpenHow, Place};
-use lustre_rt::{Mount, MountConfig, RpcNode, wait};
+use lustre_rt::{CachedMount, MountConfig, RpcNode, wait};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -25,19 +25,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         limit: Duration::from_secs(60),
     };
     wait(async {
-        let mount = Mount::begin(&rpc, config).await?;
+        let mount = CachedMount::begin(&rpc, config).await?;
         let dir = mount.find(dir.as_bytes(), true).await?;
         let create = Create { mode: 0o666, exclusive: true, ..Create::default() };
         let mut file = mount.create(&dir, name.as_bytes(), OpenHow::WRITE, &create).await?;
         let mut input = std::io::stdin().lock();
         loop {
-            // As many bytes as there are requests under way at a time.
+            // The cache takes them without a copy, and writes them back while more is read.
             let mut bytes = Vec::new();
-            if input.by_ref().take(32 << 20).read_to_end(&mut bytes)? == 0 {
+            if input.by_ref().take(4 << 20).read_to_end(&mut bytes)? == 0 {
                 break;
             }
             let end = file.size();
-            mount.write_at(&mut file, end, &bytes).await?;
+            mount.write_at(&mut file, end, bytes).await?;
         }
         mount.fsync(&file).await?;
         mount.close(file).await?;

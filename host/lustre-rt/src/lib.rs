@@ -60,8 +60,10 @@
 //! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn,
 //! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `lockers.rs` shows their
 //! locks, `kv.rs` is the client of a key-value target, `locks.rs` that of a lock target, `obj.rs` that of an
-//! object target, `objects.rs` with `seats.rs` one that caches, `mount.rs` that of a whole file system.
+//! object target, `objects.rs` with `seats.rs` one that caches, `mount.rs` that of a whole file system,
+//! `cached.rs` one that caches data.
 
+mod cached;
 mod host;
 mod kv;
 mod lockers;
@@ -76,6 +78,7 @@ mod spare;
 mod spec;
 pub mod store;
 
+pub use cached::CachedMount;
 pub use host::{EVICTIONS_KEPT, Eviction, Handler};
 pub use kv::{KvClient, KvError};
 pub use lnet_rt::block_on as wait;

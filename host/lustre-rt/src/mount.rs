@@ -87,7 +87,18 @@ pub struct NodeLink {
     granted: Granted,
 }
 
-fn of_call(e: RpcError) -> CallError {
+impl NodeWire {
+    pub(crate) const fn rpc(&self) -> &RpcNode {
+        &self.rpc
+    }
+
+    /// A call that is not answered within so long is given up.
+    pub(crate) const fn limit(&self) -> Duration {
+        self.limit
+    }
+}
+
+pub(crate) fn of_call(e: RpcError) -> CallError {
     match e {
         RpcError::Call(e) => e,
         // The node has stopped, or has no memory left.

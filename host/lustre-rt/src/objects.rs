@@ -12,7 +12,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use async_channel::{Receiver, bounded};
 use lnet_rt::{Buffer, Errno, Nid, OpError, RegionId, Stack};
 use lnet_types::IoVec;
-use lustre_client::osc::{Cx, LockWaits, OpId, Osc, OscConfig, OscError, OscStats, wanted};
+use lustre_client::osc::{
+    Cx, FilePart, LockWaits, OpId, Osc, OscConfig, OscError, OscStats, wanted,
+};
 use lustre_wire::ImportKind;
 use lustre_wire::fid::ObjectId;
 use ptlrpc::ImportConfig;
@@ -213,6 +215,19 @@ impl Object {
         let (id, mtime) = (self.id, now());
         ObjectOp(self.objects.begin(Some(bytes.into()), false, move |osc, memory, cx| {
             osc.write(id, offset, memory, mtime, cx)
+        }))
+    }
+
+    /// The same to an object that is part of a file, which the target is to know.
+    pub(crate) fn write_part_at(
+        &self,
+        part: FilePart,
+        offset: u64,
+        bytes: impl Into<Buffer>,
+    ) -> ObjectOp {
+        let (id, mtime) = (self.id, now());
+        ObjectOp(self.objects.begin(Some(bytes.into()), false, move |osc, memory, cx| {
+            osc.write_part((id, part), offset, memory, mtime, cx)
         }))
     }
 

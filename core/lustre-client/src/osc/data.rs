@@ -13,7 +13,7 @@ use super::dirty::Piece;
 use super::locks::Key;
 use super::op::Stage;
 use super::wire::{self, Said};
-use super::{Calling, Cx, OpId, Osc, OscEvent, SumId};
+use super::{Calling, Cx, FilePart, OpId, Osc, OscEvent, SumId};
 
 /// A data request is made again so often at most (L-93).
 const RETRIES_MAX: u32 = 10;
@@ -51,6 +51,7 @@ pub(super) struct Io {
     /// The read that it belongs to.
     op: Option<OpId>,
     mtime: Option<i64>,
+    part: Option<FilePart>,
     wait: Wait,
     /// How often it was made again.
     retries: u32,
@@ -138,6 +139,7 @@ impl Osc {
                 pieces: Vec::new(),
                 op: Some(id),
                 mtime: None,
+                part: None,
                 wait: Wait::Turn,
                 retries: 0,
                 generation: self.generation,
@@ -195,6 +197,7 @@ impl Osc {
                 pieces,
                 op: None,
                 mtime: object.mtime,
+                part: object.part,
                 wait: Wait::Turn,
                 retries: 0,
                 generation: self.generation,
@@ -262,6 +265,7 @@ impl Osc {
             checksum: io.checksum,
             account: granting.then_some(account),
             mtime: io.mtime,
+            part: io.part,
         });
         self.stats.requests += 1;
         match cx.rpc.call(self.import, call) {

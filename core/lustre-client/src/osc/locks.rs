@@ -11,7 +11,7 @@ use lustre_wire::fid::ObjectId;
 use lustre_wire::ldlm::{Lvb, Policy};
 
 use super::dirty::{Dirty, Piece};
-use super::{Cx, OpId, Osc, OscEvent};
+use super::{Cx, FilePart, OpId, Osc, OscEvent};
 
 /// A lock that this client has, in the words of data: from the first byte to the last.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,7 @@ pub(super) struct Object {
     /// Whether that is more than what this client has written.
     pub(super) size_known: bool,
     pub(super) mtime: Option<i64>,
+    pub(super) part: Option<FilePart>,
     pub(super) waits: Vec<(Range<u64>, Then)>,
     /// Operations under way.
     pub(super) ops: usize,
@@ -65,6 +66,7 @@ impl Object {
             size: 0,
             size_known: false,
             mtime: None,
+            part: None,
             waits: Vec::new(),
             ops: 0,
             fsync_error: None,

@@ -31,10 +31,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ldlm::client::{HoldId, LockClient, LockId};
 use lnet_types::{Errno, Instant, IoVec};
-use lustre_wire::Checksum;
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::fid::ObjectId;
 use lustre_wire::ldlm::ResourceName;
+use lustre_wire::ost::StripeInfo;
+use lustre_wire::{Checksum, Fid};
 use ptlrpc::{CallId, Event, ImportId, ImportState, Rpc};
 
 use buffers::Buffers;
@@ -75,6 +76,19 @@ impl Default for OscConfig {
             checksum: Some(Checksum::Crc32c),
         }
     }
+}
+
+/// What an object is part of: each write says so, and who pays for its space (C-202).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePart {
+    /// The file.
+    pub file: Fid,
+    /// Number of the stripe in its component.
+    pub stripe: u32,
+    /// The component.
+    pub layout: StripeInfo,
+    /// User and group of the file.
+    pub owner: (u32, u32),
 }
 
 /// An operation under way.

@@ -10,7 +10,7 @@ use ptlrpc::{Call, CallError, Reply};
 
 use super::dirty::Piece;
 use super::locks::{Key, Object, Then};
-use super::{Calling, Cx, OBJECTS_MAX, OPS_MAX, OpId, Osc, OscError, OscEvent, wire};
+use super::{Calling, Cx, FilePart, OBJECTS_MAX, OPS_MAX, OpId, Osc, OscError, OscEvent, wire};
 
 /// Behind the last byte that an object may have.
 const OBJECT_END: u64 = 1 << 56;
@@ -113,6 +113,27 @@ impl Osc {
         cx: &mut Cx<'_, '_, '_>,
     ) -> Result<OpId, OscError> {
         self.ranged(Kind::Write, id, offset, memory, mtime, cx)
+    }
+
+    /// The same to an object that is part of a file.
+    ///
+    /// # Errors
+    /// As [`Osc::write`].
+    pub fn write_part(
+        &mut self,
+        (id, part): (ObjectId, FilePart),
+        offset: u64,
+        memory: IoVec,
+        mtime: Option<i64>,
+        cx: &mut Cx<'_, '_, '_>,
+    ) -> Result<OpId, OscError> {
+        let op = self.write(id, offset, memory, mtime, cx)?;
+        // No byte is sent before the lock is there, which comes later.
+        let key = self.ops.get(&op).map(|op| op.key);
+        if let Some(object) = key.and_then(|key| self.objects.get_mut(&key)) {
+            object.part = Some(part);
+        }
+        Ok(op)
     }
 
     /// Reads bytes from `offset` on, as many as `memory` has. Fewer come back where the object ends.

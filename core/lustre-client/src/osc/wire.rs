@@ -6,6 +6,7 @@ use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags};
 use lustre_wire::{Checksum, Layout, Opcode};
 use ptlrpc::{Bulk, Call, Direction, Reply};
 
+use super::FilePart;
 use super::grant::Account;
 
 const LITTLE: ByteOrder = ByteOrder::Little;
@@ -30,6 +31,7 @@ pub(super) struct Data {
     pub(super) checksum: Option<(Checksum, u32)>,
     pub(super) account: Option<Account>,
     pub(super) mtime: Option<i64>,
+    pub(super) part: Option<FilePart>,
 }
 
 fn named(id: ObjectId) -> Obdo {
@@ -75,6 +77,11 @@ pub(super) fn data(data: &Data) -> Call {
     if let Some(Account { dirty, wanted, held, used }) = data.account {
         (body.blocks, body.mode, body.grant, body.data_version) = (dirty, wanted, held, used);
         body.valid |= Valid::GRANT;
+    }
+    if let Some(FilePart { file, stripe, layout, owner }) = data.part {
+        (body.parent_seq, body.parent_oid, body.stripe_index) = (file.seq, file.oid, stripe);
+        (body.layout, (body.uid, body.gid)) = (layout, owner);
+        body.valid |= Valid::FID | Valid::PARENT | Valid::OSTLAYOUT | Valid::UID | Valid::GID;
     }
     if let Some(mtime) = data.mtime {
         body.mtime = mtime;
@@ -131,5 +138,48 @@ impl Said {
     /// Bytes that the target promises beside those that it had.
     pub(super) fn grant(&self) -> u64 {
         if self.body.valid.contains(Valid::GRANT) { self.body.grant } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lustre_wire::Fid;
+    use lustre_wire::ost::StripeInfo;
+
+    use super::*;
+
+    #[test]
+    fn c202_a_write_to_a_part_of_a_file_names_the_file_and_who_pays() {
+        let part = FilePart {
+            file: Fid { seq: 0x2_0000_0400, oid: 7, ver: 0 },
+            stripe: 3,
+            layout: StripeInfo { stripe_size: 1 << 20, stripe_count: 4, ..StripeInfo::default() },
+            owner: (1000, 100),
+        };
+        let mut whole = Data {
+            id: ObjectId::default(),
+            direction: Direction::Write,
+            offset: 0,
+            memory: IoVec::new(),
+            len: 0,
+            brw: 4 << 20,
+            granted: false,
+            again: false,
+            checksum: None,
+            account: None,
+            mtime: None,
+            part: Some(part),
+        };
+        let body = |data_: &Data| {
+            let call = data(data_);
+            Obdo::parse(LITTLE, &call.buffers[0]).unwrap()
+        };
+        let named = Valid::FID | Valid::PARENT | Valid::OSTLAYOUT | Valid::UID | Valid::GID;
+        let said = body(&whole);
+        assert!(said.valid.contains(named));
+        assert_eq!((said.parent_seq, said.parent_oid, said.stripe_index), (part.file.seq, 7, 3));
+        assert_eq!((said.layout, said.uid, said.gid), (part.layout, 1000, 100));
+        whole.part = None;
+        assert!(!body(&whole).valid.intersects(named));
     }
 }

@@ -42,7 +42,7 @@ fn passes(e: &VisitError) -> bool {
 }
 
 impl<W: Wire> Visitor<W> {
-    fn holder(
+    pub(super) fn holder(
         &self,
         file: &OpenFile,
         mdt: &'_ Remote<W::Link>,
@@ -90,10 +90,13 @@ impl<W: Wire> Visitor<W> {
         Ok(parts)
     }
 
-    async fn read_run(&self, file: &OpenFile, run: Run) -> Result<Vec<Part>, VisitError> {
-        let Run { at, len, pieces } = run;
-        let first = pieces.first().map_or(0, |(offset, _)| *offset);
-        let mut bytes = match at {
+    pub(super) async fn read_run(
+        &self,
+        file: &OpenFile,
+        run: Run,
+    ) -> Result<Vec<Part>, VisitError> {
+        let (len, first) = (run.len, run.first());
+        let bytes = match run.at {
             Spot::Hole => Vec::new(),
             Spot::Lost => return Err(VisitError::Lost { offset: first }),
             Spot::Mdt => {
@@ -104,14 +107,7 @@ impl<W: Wire> Visitor<W> {
                 self.read_range(self.ost(object.ost)?, object.id, offset, len).await?
             }
         };
-        let mut parts = Vec::new();
-        for (offset, len) in pieces {
-            let here = bytes.len().min(usize::try_from(len).unwrap_or(usize::MAX));
-            let rest = bytes.split_off(here);
-            parts.push(Part { offset, len, bytes });
-            bytes = rest;
-        }
-        Ok(parts)
+        Ok(run.parts(bytes))
     }
 
     /// A range of an object; less where the object ends: what follows is a hole of the file (C-216).
@@ -218,18 +214,9 @@ impl<W: Wire> Visitor<W> {
         bytes: impl Into<Vec<u8>>,
     ) -> Result<(), VisitError> {
         let bytes = bytes.into();
-        if !file.how.write {
-            return Err(VisitError::Path {
-                path: file.fid.to_string().into(),
-                errno: Errno::EBADF,
-            });
-        }
-        let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         let len = bytes.len() as u64;
-        let end = offset.checked_add(len).ok_or_else(|| VisitError::Path {
-            path: file.fid.to_string().into(),
-            errno: Errno::EFBIG,
-        })?;
+        let end = file.write_end(offset, len)?;
+        let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         // A part of it may be there although the whole fails.
         file.wrote(0, false);
         let all = self.cut_up(bytes, offset, runs(layout, offset, len, ost::DATA_MAX.into()));
@@ -244,7 +231,12 @@ impl<W: Wire> Visitor<W> {
     }
 
     /// The bytes of each run of a range that begins at `offset`. What is in one place stays as it is.
-    fn cut_up(&self, mut bytes: Vec<u8>, offset: u64, runs: Vec<Run>) -> Vec<(Run, Vec<u8>)> {
+    pub(super) fn cut_up(
+        &self,
+        mut bytes: Vec<u8>,
+        offset: u64,
+        runs: Vec<Run>,
+    ) -> Vec<(Run, Vec<u8>)> {
         let whole = |run: &Run| run.pieces.len() == 1 && run.len == bytes.len() as u64;
         if runs.first().is_some_and(whole) {
             return runs.into_iter().map(|run| (run, core::mem::take(&mut bytes))).collect();
@@ -264,13 +256,13 @@ impl<W: Wire> Visitor<W> {
         parts
     }
 
-    async fn write_run(
+    pub(super) async fn write_run(
         &self,
         file: &OpenFile,
         run: Run,
         mut data: Vec<u8>,
     ) -> Result<(), VisitError> {
-        let first = run.pieces.first().map_or(0, |(offset, _)| *offset);
+        let first = run.first();
         let mdt = self.mdt_of(file.fid).await?;
         let remote = match run.at {
             Spot::Hole => return Err(LayoutError::NotMade(first).into()),
@@ -510,7 +502,7 @@ impl<W: Wire> Visitor<W> {
 
     /// Why an object is gone is known to the metadata target: its file was removed, or was lost in a crash
     /// that this client has not heard of (C-228).
-    async fn why_gone<T>(
+    pub(super) async fn why_gone<T>(
         &self,
         file: &OpenFile,
         result: Result<T, VisitError>,
@@ -616,6 +608,7 @@ mod tests {
     fn no_data_go_to_a_target_before_it_has_said_how_they_sum_up() {
         let visitor = Visitor {
             wire: Late::default(),
+            client: String::new(),
             who: Identity::default(),
             mdts: BTreeMap::new(),
             osts: BTreeMap::new(),

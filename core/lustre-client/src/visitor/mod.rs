@@ -9,6 +9,7 @@
 //!  file.rs     opens and closes (intent.rs); opens.rs: after a crash of a server   wish.rs: new layouts
 //!  unwanted.rs locks that came with opens are given back
 //!  data.rs     bytes: stripes.rs and runs.rs (where they are), ost.rs (requests)   attributes.rs: sizes
+//!  cached.rs   bytes behind caches, for programs that want them
 //! ```
 //!
 //! A visit is a set of asynchronous functions over [`Wire`], which makes calls: the runtime's over a
@@ -18,6 +19,7 @@
 //! write has ended; what was changed of names is repeated to a server that has lost it.
 
 mod attributes;
+mod cached;
 mod config;
 mod data;
 mod error;
@@ -59,6 +61,7 @@ use remote::Remote;
 use crate::sabotage::Sabotage;
 
 pub use attributes::Attributes;
+pub use cached::{CACHING, CacheWire, FileCache, ObjectAsk, ObjectEnd};
 pub use config::{Config, ConfigError, TARGETS_MAX, TargetEntry, Targets};
 pub use data::Part;
 pub use error::VisitError;
@@ -131,6 +134,7 @@ pub struct TargetInfo {
 #[derive(Debug)]
 pub struct Visitor<W: Wire> {
     wire: W,
+    client: String,
     who: Identity,
     mdts: BTreeMap<u32, Remote<W::Link>>,
     osts: BTreeMap<u32, Remote<W::Link>>,
@@ -190,6 +194,7 @@ impl<W: Wire> Visitor<W> {
             places: Places::default(),
             cookies: AtomicU64::new(seed | 1),
             wire,
+            client,
             who,
             mdts,
             osts,

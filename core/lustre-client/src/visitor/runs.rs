@@ -1,6 +1,7 @@
 //! Ranges of files as ranges of objects: pieces that follow each other in an object make one request,
 //! although others of the file are between them. Pure.
 
+use super::Part;
 use super::stripes::{FileLayout, Piece, Spot};
 
 /// A range of a holder of data.
@@ -17,6 +18,21 @@ pub(super) struct Run {
 impl Run {
     const fn of(piece: Piece) -> Self {
         Self { at: piece.at, len: piece.len, pieces: Vec::new() }
+    }
+
+    /// Its first byte in the file.
+    pub(super) fn first(&self) -> u64 {
+        self.pieces.first().map_or(0, |(offset, _)| *offset)
+    }
+
+    /// The parts of the file that were read; zeros where the holder has ended.
+    pub(super) fn parts(self, mut bytes: Vec<u8>) -> Vec<Part> {
+        let one = |(offset, len)| {
+            let here = bytes.len().min(usize::try_from(len).unwrap_or(usize::MAX));
+            let rest = bytes.split_off(here);
+            Part { offset, len, bytes: core::mem::replace(&mut bytes, rest) }
+        };
+        self.pieces.into_iter().map(one).collect()
     }
 
     /// Whether a piece goes on where the run ends.

@@ -1,170 +1,23 @@
-//! Data of files behind a cache: each object by a client that has dirty data under locks
-//! (`lustre_client::osc`), which is what `lustre_rt::Objects` runs on a real node. Names, opens and layouts
-//! are a visitor's; its requests for data and sizes go to the same objects as those of another client.
+//! The caches behind which data of files are (`lustre_client::visitor::FileCache`): what `lustre_rt::Objects`
+//! runs on a real node.
 
-use core::future::Future;
 use std::collections::BTreeMap;
 
 use ldlm::client::{LockClient, LockEvent};
 use lnet::upper::Below;
-use lnet_types::{Errno, Instant, IoVec, Nid, Span};
-use lustre_client::osc::{Cx, OpId, Osc, OscConfig, OscEvent, wanted};
-use lustre_client::visitor::stripes::{FileLayout, FileObject, Spot};
-use lustre_client::visitor::{OpenFile, VisitError, Wire, join};
-use lustre_wire::ImportKind;
+use lnet_types::{Errno, Instant, IoVec, Span};
+use lustre_client::osc::{Cx, OpId, Osc, OscConfig, OscEvent};
+use lustre_client::visitor::{ObjectAsk, ObjectEnd};
 use lustre_wire::fid::ObjectId;
-use ptlrpc::{Event, ImportConfig, ImportId, Ptlrpc};
+use ptlrpc::{CallError, Event, ImportId, Ptlrpc};
 
 use super::super::host::Buffers;
 use super::visits::VisitNo;
 
-/// What the uuid of a caching client has behind that of the visitor of its program.
-pub(super) const CACHING: &str = "+c";
-
 /// The least memory that is lent; more is lent in powers of two.
 const PIECE: u32 = 4096;
-/// Objects of a file that are asked at a time.
-const AT_A_TIME: usize = 8;
-
-/// An operation on an object.
-pub(super) enum ObjectAsk {
-    Write { offset: u64, bytes: Vec<u8> },
-    Read { offset: u64, len: u32 },
-    Size,
-    Fsync,
-    Close,
-}
-
-/// Its end: how many bytes, or the size; what was read.
-pub(super) struct ObjectEnd {
-    pub(super) result: Result<u64, Errno>,
-    pub(super) bytes: Vec<u8>,
-}
-
-impl From<Errno> for ObjectEnd {
-    fn from(errno: Errno) -> Self {
-        Self { result: Err(errno), bytes: Vec::new() }
-    }
-}
-
-/// What a program with a cache stands on, besides the calls of its visit.
-pub(super) trait ObjectWire: Wire<Link = u64> {
-    /// A connection with a cache, to an object target.
-    fn cache(&self, config: ImportConfig) -> u64;
-
-    /// An operation on an object, over such a connection.
-    fn object(
-        &self,
-        link: u64,
-        id: ObjectId,
-        ask: ObjectAsk,
-    ) -> impl Future<Output = ObjectEnd> + Send;
-}
-
-/// The caches of a program, one for each object target, by its index.
-pub(super) struct Cache<W> {
-    wire: W,
-    links: BTreeMap<u32, u64>,
-}
-
-fn failed(errno: Errno) -> VisitError {
-    VisitError::Path { path: b"cached data".to_vec(), errno }
-}
-
-impl<W: ObjectWire> Cache<W> {
-    /// Nothing connects before it is used.
-    pub(super) fn new(wire: W, client: &str, targets: Vec<(u32, String, Vec<Nid>)>) -> Self {
-        let link = |(index, target, nids)| {
-            let client = format!("{client}{CACHING}");
-            let (kind, wanted) = (ImportKind::Osc, wanted());
-            (index, wire.cache(ImportConfig { kind, target, client, nids, wanted }))
-        };
-        Self { links: targets.into_iter().map(link).collect(), wire }
-    }
-
-    async fn ask(&self, object: FileObject, ask: ObjectAsk) -> Result<(u64, Vec<u8>), VisitError> {
-        let link = self.links.get(&object.ost).ok_or_else(|| failed(Errno::ENXIO))?;
-        let ObjectEnd { result, bytes } = self.wire.object(*link, object.id, ask).await;
-        Ok((result.map_err(failed)?, bytes))
-    }
-
-    fn layout(file: &OpenFile) -> Result<&FileLayout, VisitError> {
-        file.layout().map_err(|e| VisitError::Layout(*e))
-    }
-
-    /// Where a file ends, as those say that have written it.
-    async fn size(&self, file: &OpenFile) -> Result<u64, VisitError> {
-        let layout = Self::layout(file)?;
-        let one = |(component, stripe, object): (usize, usize, Option<FileObject>)| async move {
-            let object = object.ok_or_else(|| failed(Errno::ENXIO))?;
-            let (size, _) = self.ask(object, ObjectAsk::Size).await?;
-            let of = layout.components.get(component);
-            Ok::<_, VisitError>(of.map_or(0, |component| component.size_of(stripe, size)))
-        };
-        let mut end = 0;
-        for size in join(layout.objects().map(one), AT_A_TIME).await {
-            end = end.max(size?);
-        }
-        Ok(end)
-    }
-
-    /// All bytes of a file.
-    pub(super) async fn read(&self, file: &OpenFile) -> Result<Vec<u8>, VisitError> {
-        let mut bytes = Vec::new();
-        let size = self.size(file).await?;
-        for piece in Self::layout(file)?.pieces(0, size, u64::from(u32::MAX)) {
-            let Spot::Object { object, offset, .. } = piece.at else {
-                return Err(failed(Errno::EOPNOTSUPP));
-            };
-            let len = u32::try_from(piece.len).unwrap_or(u32::MAX);
-            let (_, read) = self.ask(object, ObjectAsk::Read { offset, len }).await?;
-            bytes.extend(read);
-            // Where an object ends, a hole of the file begins.
-            bytes.resize(usize::try_from(piece.offset + piece.len).unwrap_or(usize::MAX), 0);
-        }
-        Ok(bytes)
-    }
-
-    pub(super) async fn write(
-        &self,
-        file: &OpenFile,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<(), VisitError> {
-        let mut rest = bytes;
-        for piece in Self::layout(file)?.pieces(offset, bytes.len() as u64, u64::from(u32::MAX)) {
-            let Spot::Object { object, offset, .. } = piece.at else {
-                return Err(failed(Errno::EOPNOTSUPP));
-            };
-            let len = usize::try_from(piece.len).unwrap_or(usize::MAX).min(rest.len());
-            let (here, behind) = rest.split_at(len);
-            self.ask(object, ObjectAsk::Write { offset, bytes: here.to_vec() }).await?;
-            rest = behind;
-        }
-        Ok(())
-    }
-
-    async fn each(&self, file: &OpenFile, ask: impl Fn() -> ObjectAsk) -> Result<(), VisitError> {
-        let objects = Self::layout(file)?.objects().filter_map(|(.., object)| object);
-        let ended = join(objects.map(|object| self.ask(object, ask())), AT_A_TIME).await;
-        ended.into_iter().try_for_each(|end| end.map(|_| ()))
-    }
-
-    /// What was written survives all targets, or the program hears that it does not.
-    pub(super) async fn fsync(&self, file: &OpenFile) -> Result<(), VisitError> {
-        self.each(file, || ObjectAsk::Fsync).await
-    }
-
-    /// What was written goes to the targets, or the program hears that it does not.
-    pub(super) async fn close(&self, file: &OpenFile) -> Result<(), VisitError> {
-        self.each(file, || ObjectAsk::Close).await
-    }
-
-    pub(super) async fn end(self) {
-        for link in self.links.values() {
-            self.wire.close(link).await;
-        }
-    }
+fn refused(errno: Errno) -> ObjectEnd {
+    CallError::Refused(errno).into()
 }
 
 /// An operation under way.
@@ -198,7 +51,7 @@ impl Caches {
         parts: &mut Parts<'_, '_>,
     ) {
         let Some(osc) = self.all.get_mut(&import) else {
-            return self.ended.push((visit, order, Errno::ENOTCONN.into()));
+            return self.ended.push((visit, order, CallError::Closed.into()));
         };
         let mut memory = None;
         let len = match &ask {
@@ -209,7 +62,7 @@ impl Caches {
         if len > 0 {
             let lent = parts.buffers.take(parts.below, len.max(PIECE).next_power_of_two());
             let Some(lent) = lent else {
-                return self.ended.push((visit, order, Errno::ENOMEM.into()));
+                return self.ended.push((visit, order, refused(Errno::ENOMEM)));
             };
             let span = Span { len, ..lent };
             match &ask {
@@ -225,7 +78,9 @@ impl Caches {
         let cx = &mut Cx { locks: parts.locks, rpc };
         let writes = matches!(ask, ObjectAsk::Write { .. });
         let begun = match ask {
-            ObjectAsk::Write { offset, .. } => osc.write(id, offset, vector(), None, cx),
+            ObjectAsk::Write { part, offset, .. } => {
+                osc.write_part((id, part), offset, vector(), None, cx)
+            }
             ObjectAsk::Read { offset, .. } => osc.read(id, offset, vector(), cx),
             ObjectAsk::Size => osc.size(id, cx),
             ObjectAsk::Fsync => osc.fsync(id, cx),
@@ -238,7 +93,7 @@ impl Caches {
             }
             Err(_) => {
                 memory.into_iter().for_each(|span| give(parts.buffers, span));
-                self.ended.push((visit, order, Errno::EIO.into()));
+                self.ended.push((visit, order, refused(Errno::EIO)));
             }
         }
     }
@@ -288,6 +143,7 @@ impl Caches {
                             bytes = read.get(..len).unwrap_or(read).to_vec();
                             give(parts.buffers, span);
                         }
+                        let result = result.map_err(CallError::Refused);
                         self.ended.push((visit, order, ObjectEnd { result, bytes }));
                     }
                     OscEvent::Free(memory) => {
@@ -321,7 +177,7 @@ impl Caches {
         waiting.retain(|(of, _), waiting| {
             let stays = *of != import;
             if !stays {
-                ended.push((waiting.visit, waiting.order, Errno::ENOTCONN.into()));
+                ended.push((waiting.visit, waiting.order, CallError::Closed.into()));
             }
             stays
         });

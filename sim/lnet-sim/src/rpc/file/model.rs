@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_scenario::{FaultKind, LoadKind, Scenario};
 use lnet_types::{Errno, Instant};
+use lustre_client::visitor::CACHING;
 
 use super::super::model::settled_at;
 use super::super::seen::RpcSeen;
 use super::FileSeen;
-use super::cached::CACHING;
 use super::op::{FileAnswer, FileOp};
 use super::program::{ALL, CACHED, prefix_of};
 use super::seen::{Dump, Dumps, FileFailure};

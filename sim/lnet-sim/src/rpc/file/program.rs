@@ -10,13 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lnet::upper::Below;
-use lnet_scenario::{FileLoad, LoadKind, NodeId, Pace, RpcLoad, Scenario, TargetKind, TargetSpec};
+use lnet_scenario::{FileLoad, LoadKind, NodeId, Pace, RpcLoad, Scenario, TargetKind};
 use lnet_types::{Instant, Nid, Prng};
 use lustre_client::visitor::{Access, Identity, VisitConfig, Visitor};
 use ptlrpc::{Event, Ptlrpc};
 
 use super::super::seen::RpcSeen;
-use super::cached::Cache;
 use super::op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath};
 use super::seen::{Dumps, FileFailure, FileSeen};
 use super::visits::{VisitNo, Visits};
@@ -115,15 +114,20 @@ async fn visit(
     wire: Channel,
     config: VisitConfig,
     (base, spread): (Vec<u8>, Spread),
-    cached: Option<Vec<(u32, String, Vec<Nid>)>>,
+    caches: bool,
     broken: Broken,
 ) {
-    let client = config.client.clone();
     let visitor = match Visitor::begin(wire.clone(), config).await {
         Ok(visitor) => broken.breaks(visitor),
         Err(e) => return wire.result(Report::Stayed(failure(&e))),
     };
-    let cache = cached.map(|targets| Cache::new(wire.clone(), &client, targets));
+    let cache = match caches.then(|| visitor.cache()).transpose() {
+        Ok(cache) => cache,
+        Err(e) => {
+            visitor.end().await;
+            return wire.result(Report::Stayed(failure(&e)));
+        }
+    };
     let mut desk = Desk { visitor: &visitor, base, spread, open: BTreeMap::new(), cache };
     loop {
         match wire.task().await {
@@ -414,16 +418,7 @@ impl Filing {
         let place = (tree.clone().into_bytes(), spread);
         // A check looks as another client, which has no cache.
         let caches = files.cached && !program.checks;
-        let cached = caches.then(|| {
-            let osts = scenario.rpc.targets.iter().filter(|t| t.kind == TargetKind::Ost);
-            let of = |target: &TargetSpec| {
-                let index = index_of(&target.name)?;
-                let nodes = [Some(target.on), target.failover].into_iter().flatten();
-                Some((index, target.name.clone(), nodes.filter_map(nid).collect()))
-            };
-            osts.filter_map(of).collect()
-        });
-        let future = visit(wire.clone(), config, place, cached, self.broken);
+        let future = visit(wire.clone(), config, place, caches, self.broken);
         if let Some(limit) = load.timeout {
             self.visits.limit(self.numbers, limit);
         }
@@ -471,12 +466,6 @@ pub(super) const ALL: &str = "-all";
 
 /// What the name of a directory ends with whose program caches the data of its files.
 pub(super) const CACHED: &str = "-cached";
-
-/// The index of an object target, by its name.
-fn index_of(name: &str) -> Option<u32> {
-    let (_, rest) = name.strip_suffix("_UUID")?.rsplit_once("-OST")?;
-    u32::from_str_radix(rest, 16).ok()
-}
 
 /// What the directories of a load begin with.
 pub(super) fn prefix_of(load: usize) -> String {

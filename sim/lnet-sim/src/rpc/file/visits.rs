@@ -165,7 +165,7 @@ impl Visits {
                         caches.begin((visit, number), import, (id, ask), parts);
                         return self.settle(ptlrpc, below);
                     }
-                    Err(e) => Answer::Object(Box::new(e.errno().into())),
+                    Err(e) => Answer::Object(Box::new(e.into())),
                 }
             }
             Order::Connect(link) => {

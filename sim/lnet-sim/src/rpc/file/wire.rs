@@ -10,12 +10,10 @@ use core::task::Poll;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lustre_client::visitor::{End, Moved, Wire};
+use lustre_client::visitor::{CacheWire, End, Moved, ObjectAsk, ObjectEnd, Wire};
 use lustre_wire::ConnectData;
 use lustre_wire::fid::ObjectId;
 use ptlrpc::{Call, CallError, CallId, ImportConfig};
-
-use super::cached::{ObjectAsk, ObjectEnd, ObjectWire};
 
 /// What a visit orders.
 pub(super) enum Order {
@@ -147,18 +145,24 @@ impl<T: Send, R: Send> SimWire<T, R> {
     }
 }
 
-impl<T: Send, R: Send> ObjectWire for SimWire<T, R> {
-    fn cache(&self, config: ImportConfig) -> u64 {
+impl<T: Send, R: Send> CacheWire for SimWire<T, R> {
+    type Cache = u64;
+
+    fn cache(&self, config: ImportConfig) -> Result<u64, CallError> {
         let link = self.number();
         self.order(Order::Cache(link, Box::new(config)));
-        link
+        Ok(link)
     }
 
-    async fn object(&self, link: u64, id: ObjectId, ask: ObjectAsk) -> ObjectEnd {
-        match self.ask(Order::Object(link, id, ask)).await {
+    async fn object(&self, link: &u64, id: ObjectId, ask: ObjectAsk) -> ObjectEnd {
+        match self.ask(Order::Object(*link, id, ask)).await {
             Answer::Object(end) => *end,
-            _ => lnet_types::Errno::ENOTCONN.into(),
+            _ => CallError::Closed.into(),
         }
+    }
+
+    async fn end_cache(&self, link: &u64) {
+        self.close(link).await;
     }
 }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use lnet_types::Errno;
 use lustre_client::visitor::{
-    Attributes, Changes, Create, FileKind, Node, OpenFile, OpenHow, VisitError, Visitor, Wish,
+    Attributes, CacheWire, Changes, Create, FileCache, FileKind, Node, OpenFile, OpenHow,
+    VisitError, Visitor, Wish,
 };
 use ptlrpc::CallError;
 
-use super::cached::{Cache, ObjectWire};
 use super::op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath, FileShown};
 use super::seen::{Dump, Dumps, FileFailure, Found};
 
@@ -32,13 +32,13 @@ pub(super) struct Spread {
 const STRIPE: u64 = 64 << 10;
 
 /// A program's side of a visit: where it works, and the files that it has open.
-pub(super) struct Desk<'a, W: ObjectWire> {
+pub(super) struct Desk<'a, W: CacheWire> {
     pub(super) visitor: &'a Visitor<W>,
     pub(super) base: Vec<u8>,
     pub(super) spread: Spread,
     pub(super) open: BTreeMap<u8, OpenFile>,
     /// The data of files goes through it.
-    pub(super) cache: Option<Cache<W>>,
+    pub(super) cache: Option<FileCache<W::Cache>>,
 }
 
 /// Why an operation has failed, as a program sees it.
@@ -68,7 +68,7 @@ const fn shown(kind: FileKind) -> FileShown {
     }
 }
 
-impl<W: ObjectWire> Desk<'_, W> {
+impl<W: CacheWire> Desk<'_, W> {
     fn path(&self, path: &FilePath) -> Vec<u8> {
         [self.base.clone(), path.bytes()].join(&b'/')
     }
@@ -104,7 +104,7 @@ impl<W: ObjectWire> Desk<'_, W> {
     }
 
     async fn write(
-        (visitor, cache): (&Visitor<W>, Option<&Cache<W>>),
+        (visitor, cache): (&Visitor<W>, Option<&FileCache<W::Cache>>),
         file: &mut OpenFile,
         data: FileBytes,
         fsync: bool,
@@ -114,30 +114,27 @@ impl<W: ObjectWire> Desk<'_, W> {
             FileAt::End => file.size(),
         };
         let end = offset.saturating_add(data.len.into());
-        visitor.prepare(file, offset, end).await?;
         match cache {
-            Some(cache) => cache.write(file, offset, &data.bytes(offset)).await?,
-            None => visitor.write(file, offset, data.bytes(offset)).await?,
+            Some(cache) => cache.write(visitor, file, offset, data.bytes(offset)).await?,
+            None => {
+                visitor.prepare(file, offset, end).await?;
+                visitor.write(file, offset, data.bytes(offset)).await?;
+            }
         }
-        if !fsync {
-            return Ok(());
+        match cache {
+            _ if !fsync => Ok(()),
+            Some(cache) => cache.fsync(visitor, file).await,
+            None => visitor.fsync(file).await,
         }
-        if let Some(cache) = cache {
-            cache.fsync(file).await?;
-        }
-        visitor.fsync(file).await
     }
 
     async fn read(&self, file: &OpenFile) -> Result<Vec<u8>, VisitError> {
-        match &self.cache {
-            Some(cache) => cache.read(file).await,
-            None => Self::visit(self.visitor, file).await,
-        }
-    }
-
-    async fn visit(visitor: &Visitor<W>, file: &OpenFile) -> Result<Vec<u8>, VisitError> {
+        let parts = match &self.cache {
+            Some(cache) => cache.read(self.visitor, file, 0, READ_MAX).await?,
+            None => self.visitor.read(file, 0, READ_MAX).await?,
+        };
         let mut bytes = Vec::new();
-        for part in visitor.read(file, 0, READ_MAX).await? {
+        for part in parts {
             let end = bytes.len() + usize::try_from(part.len).unwrap_or(0);
             bytes.extend_from_slice(&part.bytes);
             bytes.resize(end, 0);
@@ -151,13 +148,12 @@ impl<W: ObjectWire> Desk<'_, W> {
         file: OpenFile,
         result: Result<T, VisitError>,
     ) -> Result<T, VisitError> {
-        let flushed = match &self.cache {
-            Some(cache) => cache.close(&file).await,
-            None => Ok(()),
+        let closed = match &self.cache {
+            Some(cache) => cache.close(self.visitor, file).await,
+            None => self.visitor.close(file).await,
         };
-        let closed = self.visitor.close(file).await;
         let value = result?;
-        flushed.and(closed).map(|()| value)
+        closed.map(|()| value)
     }
 
     async fn names(&self, dir: &Node) -> Result<Vec<Vec<u8>>, VisitError> {
@@ -281,7 +277,7 @@ impl<W: ObjectWire> Desk<'_, W> {
             FileOp::Sync => {
                 for file in self.open.values() {
                     if let Some(cache) = &self.cache {
-                        cache.fsync(file).await?;
+                        cache.fsync(visitor, file).await?;
                     }
                 }
                 visitor.sync().await?;
@@ -297,7 +293,7 @@ impl<W: ObjectWire> Desk<'_, W> {
             let _ = self.closed(file, Ok(())).await;
         }
         if let Some(cache) = self.cache.take() {
-            cache.end().await;
+            cache.end(self.visitor).await;
         }
     }
 
@@ -313,7 +309,7 @@ impl<W: ObjectWire> Desk<'_, W> {
                 let bytes = match found.kind {
                     FileKind::File => {
                         let file = self.visitor.open_file(&node).await?;
-                        let read = Self::visit(self.visitor, &file).await;
+                        let read = self.read(&file).await;
                         self.closed(file, read).await?
                     }
                     FileKind::Link => self.visitor.link_text(&node).await?,

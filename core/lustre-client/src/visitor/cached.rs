@@ -1,0 +1,347 @@
+//! Data of files behind caches: each object target by a client that has dirty data under locks
+//! ([`crate::osc`]). Names, opens, layouts and data on metadata targets stay the visitor's; what it asks of
+//! objects (sizes, cuts) goes to the same objects as the request of another client, and is answered by what
+//! is cached here.
+
+use core::future::Future;
+use std::collections::BTreeMap;
+
+use lustre_wire::ImportKind;
+use lustre_wire::fid::ObjectId;
+use ptlrpc::{CallError, ImportConfig};
+
+use super::join::join;
+use super::runs::{Run, runs};
+use super::stripes::{FileLayout, FileObject, Spot};
+use super::{Changes, IN_FLIGHT, OpenFile, Part, VisitError, Visitor, Wire, ost};
+use crate::osc::{FilePart, wanted};
+
+/// What the uuid of a caching client has behind that of its visit.
+pub const CACHING: &str = "+c";
+
+/// An operation on an object.
+#[derive(Clone, Debug)]
+pub enum ObjectAsk {
+    /// It ends when the bytes are cached, or are on the target.
+    Write {
+        /// What the object is part of.
+        part: FilePart,
+        /// The first byte.
+        offset: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// Fewer come where the object ends.
+    Read {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        len: u32,
+    },
+    /// Where the object ends.
+    Size,
+    /// What was written survives the target, or was lost.
+    Fsync,
+    /// What was written is on the target, or was lost.
+    Close,
+}
+
+/// How it has ended.
+#[derive(Clone, Debug)]
+pub struct ObjectEnd {
+    /// How many bytes, or the size.
+    pub result: Result<u64, CallError>,
+    /// What was read.
+    pub bytes: Vec<u8>,
+}
+
+impl From<CallError> for ObjectEnd {
+    fn from(error: CallError) -> Self {
+        Self { result: Err(error), bytes: Vec::new() }
+    }
+}
+
+/// What a visit with caches stands on besides its calls.
+pub trait CacheWire: Wire {
+    /// A caching client of one object target.
+    type Cache: Send + Sync;
+
+    /// A client of an object target, which connects with its first operation.
+    ///
+    /// # Errors
+    /// As [`Wire::link`].
+    fn cache(&self, config: ImportConfig) -> Result<Self::Cache, CallError>;
+
+    /// An operation on an object. It ends within a bound that the host knows.
+    fn object(
+        &self,
+        cache: &Self::Cache,
+        id: ObjectId,
+        ask: ObjectAsk,
+    ) -> impl Future<Output = ObjectEnd> + Send;
+
+    /// Ends its connection.
+    fn end_cache(&self, cache: &Self::Cache) -> impl Future<Output = ()> + Send;
+}
+
+/// Caches of data, one for each object target. Other clients find what is in them, whatever the program
+/// does; what a target has not got when it evicts this client is lost, and fsync and close say so once.
+///
+/// ```text
+///  write ends when the bytes are cached     fsync when they survive servers     close when servers have them
+/// ```
+#[derive(Debug)]
+pub struct FileCache<C>(BTreeMap<u32, Target<C>>);
+
+#[derive(Debug)]
+struct Target<C> {
+    uuid: String,
+    cache: C,
+}
+
+impl<W: CacheWire> Visitor<W> {
+    /// Caches for the data of this visit's files. All of a file's data go by them, or none.
+    ///
+    /// # Errors
+    /// A uuid that is too long, a node that has stopped.
+    pub fn cache(&self) -> Result<FileCache<W::Cache>, VisitError> {
+        let active = self.osts.iter().filter(|(_, remote)| remote.link.is_some());
+        let one = |(index, remote): (&u32, &super::Remote<W::Link>)| {
+            let config = ImportConfig {
+                kind: ImportKind::Osc,
+                target: remote.uuid.clone(),
+                client: format!("{}{CACHING}", self.client),
+                nids: remote.nids.clone(),
+                wanted: wanted(),
+            };
+            let uuid = remote.uuid.clone();
+            match self.wire.cache(config) {
+                Ok(cache) => Ok((*index, Target { uuid, cache })),
+                Err(error) => Err(VisitError::Call { target: uuid, error }),
+            }
+        };
+        Ok(FileCache(active.map(one).collect::<Result<_, _>>()?))
+    }
+}
+
+fn layout(file: &OpenFile) -> Result<&FileLayout, VisitError> {
+    file.layout().map_err(|e| VisitError::Layout(*e))
+}
+
+impl<C: Send + Sync> FileCache<C> {
+    async fn ask<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        object: FileObject,
+        ask: ObjectAsk,
+    ) -> Result<(u64, Vec<u8>), VisitError> {
+        let index = object.ost;
+        let target = self.0.get(&index).ok_or(VisitError::NoTarget { kind: "OST", index })?;
+        let ObjectEnd { result, bytes } = visitor.wire.object(&target.cache, object.id, ask).await;
+        let uuid = || target.uuid.clone();
+        match result {
+            Ok(count) => Ok((count, bytes)),
+            Err(CallError::Refused(errno)) => Err(VisitError::Refused { target: uuid(), errno }),
+            Err(error) => Err(VisitError::Call { target: uuid(), error }),
+        }
+    }
+
+    /// Where a file ends, as those say that have written it.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn size<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &OpenFile,
+    ) -> Result<u64, VisitError> {
+        let layout = layout(file)?;
+        if layout.on_mdt().is_some() {
+            let node = visitor.node_of(file.fid).await?;
+            return Ok(visitor.attributes(&node).await?.size);
+        }
+        let one = |(component, stripe, object): (usize, usize, Option<FileObject>)| async move {
+            let component = layout.components.get(component);
+            let start = component.map_or(0, |component| component.start);
+            let object = object.ok_or(VisitError::Lost { offset: start })?;
+            let (size, _) = self.ask(visitor, object, ObjectAsk::Size).await?;
+            Ok::<_, VisitError>(component.map_or(0, |component| component.size_of(stripe, size)))
+        };
+        let sizes = join(layout.objects().map(one), IN_FLIGHT).await;
+        let sizes = sizes.into_iter().collect::<Result<Vec<u64>, _>>();
+        Ok(visitor.why_gone(file, sizes).await?.into_iter().max().unwrap_or(0))
+    }
+
+    /// Reads bytes, up to the end of the file: parts in order, without gap.
+    ///
+    /// # Errors
+    /// As [`Visitor::read`].
+    pub async fn read<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &OpenFile,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<Part>, VisitError> {
+        let len = len.min(self.size(visitor, file).await?.saturating_sub(offset));
+        let all = runs(layout(file)?, offset, len, ost::DATA_MAX.into());
+        let one = |run| self.read_run(visitor, file, run);
+        let mut parts = Vec::new();
+        for run in join(all.into_iter().map(one), IN_FLIGHT).await {
+            parts.extend(visitor.why_gone(file, run).await?);
+        }
+        parts.sort_by_key(|part: &Part| part.offset);
+        Ok(parts)
+    }
+
+    async fn read_run<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &OpenFile,
+        run: Run,
+    ) -> Result<Vec<Part>, VisitError> {
+        let Spot::Object { object, offset, .. } = run.at else {
+            return visitor.read_run(file, run).await;
+        };
+        // A run is no longer than a request.
+        let len = u32::try_from(run.len).unwrap_or(u32::MAX);
+        let (_, bytes) = self.ask(visitor, object, ObjectAsk::Read { offset, len }).await?;
+        Ok(run.parts(bytes))
+    }
+
+    /// Writes bytes, objects for them made before where there are none.
+    ///
+    /// # Errors
+    /// As [`Visitor::write_at`].
+    pub async fn write<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &mut OpenFile,
+        offset: u64,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Result<(), VisitError> {
+        let bytes = bytes.into();
+        let len = bytes.len() as u64;
+        let end = file.write_end(offset, len)?;
+        visitor.prepare(file, offset, end).await?;
+        let file = &*file;
+        // A part of it may be there although the whole fails.
+        file.wrote(0, false);
+        let all = runs(layout(file)?, offset, len, ost::DATA_MAX.into());
+        let all = visitor.cut_up(bytes, offset, all);
+        let one = |(run, bytes)| self.write_run(visitor, file, run, bytes);
+        let written = join(all.into_iter().map(one), IN_FLIGHT).await;
+        visitor.why_gone(file, written.into_iter().collect::<Result<(), _>>()).await?;
+        file.wrote(end, false);
+        Ok(())
+    }
+
+    async fn write_run<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &OpenFile,
+        run: Run,
+        bytes: Vec<u8>,
+    ) -> Result<(), VisitError> {
+        let Spot::Object { object, .. } = run.at else {
+            return visitor.write_run(file, run, bytes).await;
+        };
+        let mdt = visitor.mdt_of(file.fid).await?;
+        let (of, offset) = visitor.holder(file, mdt, run.at)?;
+        let part =
+            FilePart { file: of.file, stripe: of.stripe, layout: of.layout, owner: of.owner };
+        self.ask(visitor, object, ObjectAsk::Write { part, offset, bytes }).await.map(|_| ())
+    }
+
+    /// Ends an operation of all objects of a file.
+    async fn each<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &OpenFile,
+        ask: &ObjectAsk,
+    ) -> Result<(), VisitError> {
+        let objects = layout(file)?.objects().filter_map(|(.., object)| object);
+        let one = |object| async move { self.ask(visitor, object, ask.clone()).await.map(|_| ()) };
+        // All of them, and the first error: each says only once what was lost.
+        let ended = join(objects.map(one), IN_FLIGHT).await;
+        visitor.why_gone(file, ended.into_iter().collect::<Result<(), _>>()).await
+    }
+
+    /// A file ends there from now on.
+    ///
+    /// # Errors
+    /// As [`Visitor::truncate`].
+    pub async fn truncate<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &mut OpenFile,
+        size: u64,
+    ) -> Result<(), VisitError> {
+        // The servers lock what they cut off, and call back what is cached here.
+        visitor.truncate(file, size).await
+    }
+
+    /// Writes bytes behind the end of a file, and says where that was. Another client that appends at the
+    /// same time may write there too.
+    ///
+    /// # Errors
+    /// As [`FileCache::write`].
+    pub async fn append<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &mut OpenFile,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Result<u64, VisitError> {
+        let end = self.size(visitor, file).await?;
+        self.write(visitor, file, end, bytes).await?;
+        Ok(end)
+    }
+
+    /// Waits until what was written survives all targets, its name too.
+    ///
+    /// # Errors
+    /// `EIO`, once, if something was lost; no answer, or a refusal.
+    pub async fn fsync<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &OpenFile,
+    ) -> Result<(), VisitError> {
+        self.each(visitor, file, &ObjectAsk::Fsync).await?;
+        visitor.fsync(file).await
+    }
+
+    /// Waits until the targets have what was written, and closes the file in any case.
+    ///
+    /// # Errors
+    /// `EIO`, once, if something was lost; no answer, or a refusal.
+    pub async fn close<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: OpenFile,
+    ) -> Result<(), VisitError> {
+        let flushed = self.each(visitor, &file, &ObjectAsk::Close).await;
+        let closed = visitor.close(file).await;
+        flushed.and(closed)
+    }
+
+    /// The same, and changes its attributes.
+    ///
+    /// # Errors
+    /// As [`FileCache::close`] and [`Visitor::change`].
+    pub async fn close_with_changes<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: OpenFile,
+        changes: &Changes,
+    ) -> Result<(), VisitError> {
+        let flushed = self.each(visitor, &file, &ObjectAsk::Close).await;
+        let closed = visitor.close_with_changes(file, changes).await;
+        flushed.and(closed)
+    }
+
+    /// Ends all connections. Files that are not closed may lose what was not written back.
+    pub async fn end<W: CacheWire<Cache = C>>(self, visitor: &Visitor<W>) {
+        let all: Vec<_> = self.0.values().map(|t| visitor.wire.end_cache(&t.cache)).collect();
+        join(all, usize::MAX).await;
+    }
+}

@@ -1,0 +1,209 @@
+//! A file system whose data are cached: what is written stays here under locks until it is wanted or is old.
+//! Names, opens and attributes are those of a visit ([`Mount`]), which keeps no lock on them. What goes
+//! where is decided by `lustre_client::visitor::FileCache`; this file hands operations to [`Objects`].
+
+use core::ops::Deref;
+
+use lustre_client::osc::OscError;
+use lustre_client::visitor::{
+    CacheWire, Changes, FileCache, LEAVE_MAX, ObjectAsk, ObjectEnd, OpenFile, Part, VisitError,
+    Wire as _,
+};
+use lustre_wire::fid::ObjectId;
+use ptlrpc::{CallError, ImportConfig};
+
+use crate::mount::{Mount, MountConfig, NodeWire, of_call};
+use crate::node::{RpcError, RpcNode};
+use crate::objects::{Objects, ObjectsError};
+
+/// A file system, for a program that reads and writes the data of its files behind a cache. All else is
+/// [`Mount`]'s, which it stands for: a method here goes before that of the same name there.
+///
+/// ```text
+///  write_at   ends when the bytes are cached under a lock; a later reader, wherever it is, finds them
+///  read       finds the last write of any client; what was read is not kept
+///  fsync      what was written survives the servers
+///  close      the servers have what was written
+/// ```
+///
+/// Locks that others want are given back on the node's thread, whatever the program does, once what is
+/// dirty under them is written back. A target that hears nothing of this client while others wait for its
+/// locks evicts it: what was cached is lost then, and the next fsync and the next close of the file each
+/// say `EIO`, once. Data on metadata targets are not cached.
+#[derive(Debug)]
+pub struct CachedMount {
+    mount: Mount,
+    cache: FileCache<Objects>,
+}
+
+impl CachedMount {
+    /// As [`Mount::begin`]. Object targets are connected when they are first needed.
+    ///
+    /// # Errors
+    /// As [`Mount::begin`]; another program of the node serves callbacks.
+    pub async fn begin(rpc: &RpcNode, config: MountConfig) -> Result<Self, VisitError> {
+        let mount = Mount::begin(rpc, config).await?;
+        match mount.cache() {
+            Ok(cache) => Ok(Self { mount, cache }),
+            Err(e) => {
+                mount.end().await;
+                Err(e)
+            }
+        }
+    }
+
+    /// Ends all connections. A file that was not closed may lose what was not written back.
+    pub async fn end(self) {
+        let Self { mount, cache } = self;
+        cache.end(&mount).await;
+        mount.end().await;
+    }
+
+    /// Where a file ends, as those say that have written it.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn size(&self, file: &OpenFile) -> Result<u64, VisitError> {
+        self.cache.size(&self.mount, file).await
+    }
+
+    /// Reads bytes, up to the end of the file: parts in order, without gap.
+    ///
+    /// # Errors
+    /// Bytes that are lost or damaged, no answer.
+    pub async fn read(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<Part>, VisitError> {
+        self.cache.read(&self.mount, file, offset, len).await
+    }
+
+    /// Writes bytes, objects for them made before where there are none. It ends when they are cached, or,
+    /// where a target has promised no space for them, when the target has them.
+    ///
+    /// # Errors
+    /// No space, a file that is not open for writing, no answer: a part of the bytes may be there then.
+    pub async fn write_at(
+        &self,
+        file: &mut OpenFile,
+        offset: u64,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Result<(), VisitError> {
+        self.cache.write(&self.mount, file, offset, bytes).await
+    }
+
+    /// Writes bytes behind the end of a file, and says where that was. Another client that appends at the
+    /// same time may write there too.
+    ///
+    /// # Errors
+    /// As [`CachedMount::write_at`].
+    pub async fn append(
+        &self,
+        file: &mut OpenFile,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Result<u64, VisitError> {
+        self.cache.append(&self.mount, file, bytes).await
+    }
+
+    /// A file ends there from now on: what was behind is gone, what is missing is zeros.
+    ///
+    /// # Errors
+    /// A file that is not open for writing, no space, no answer.
+    pub async fn truncate(&self, file: &mut OpenFile, size: u64) -> Result<(), VisitError> {
+        self.cache.truncate(&self.mount, file, size).await
+    }
+
+    /// Waits until what was written survives all targets, its name too.
+    ///
+    /// # Errors
+    /// `EIO`, once, if something was lost; no answer, or a refusal.
+    pub async fn fsync(&self, file: &OpenFile) -> Result<(), VisitError> {
+        self.cache.fsync(&self.mount, file).await
+    }
+
+    /// Waits until the targets have what was written, and closes the file in any case.
+    ///
+    /// # Errors
+    /// `EIO`, once, if something was lost; no answer, or a refusal.
+    pub async fn close(&self, file: OpenFile) -> Result<(), VisitError> {
+        self.cache.close(&self.mount, file).await
+    }
+
+    /// The same, and changes its attributes: a close says newer times than a user may want.
+    ///
+    /// # Errors
+    /// As [`CachedMount::close`], and a refusal.
+    pub async fn close_with_changes(
+        &self,
+        file: OpenFile,
+        changes: &Changes,
+    ) -> Result<(), VisitError> {
+        self.cache.close_with_changes(&self.mount, file, changes).await
+    }
+}
+
+impl Deref for CachedMount {
+    type Target = Mount;
+
+    fn deref(&self) -> &Mount {
+        &self.mount
+    }
+}
+
+fn of_object(e: ObjectsError) -> CallError {
+    match e {
+        ObjectsError::Rpc(e) => of_call(e),
+        ObjectsError::Begin(OscError::Call(e)) => e,
+        ObjectsError::Begin(OscError::Range { .. }) => CallError::Refused(lnet_rt::Errno::EFBIG),
+        ObjectsError::Begin(_) => CallError::Refused(lnet_rt::Errno::EAGAIN),
+        ObjectsError::Failed(errno) => CallError::Refused(errno),
+        ObjectsError::LimitPassed => CallError::LimitPassed,
+    }
+}
+
+impl CacheWire for NodeWire {
+    type Cache = Objects;
+
+    fn cache(&self, config: ImportConfig) -> Result<Objects, CallError> {
+        let ImportConfig { target, client, nids, .. } = config;
+        let objects = Objects::new(self.rpc(), &target, &client, nids);
+        match objects {
+            Ok(objects) => Ok(objects.with_limit(self.limit())),
+            Err(RpcError::Start { errno, .. }) => Err(CallError::NoDescriptor(errno)),
+            Err(e) => Err(of_call(e)),
+        }
+    }
+
+    async fn object(&self, cache: &Objects, id: ObjectId, ask: ObjectAsk) -> ObjectEnd {
+        let object = cache.open(id);
+        let ended = match ask {
+            ObjectAsk::Write { part, offset, bytes } => {
+                object.write_part_at(part, offset, bytes).await
+            }
+            ObjectAsk::Read { offset, len } => {
+                let mut buffer = self.buffer(len as usize);
+                // Bytes that do not come are not those of another file.
+                buffer.fill(0);
+                return match object.read_at(offset, buffer).await {
+                    Ok((buffer, read)) => {
+                        let mut bytes = buffer.into_vec();
+                        bytes.truncate(read);
+                        ObjectEnd { result: Ok(read as u64), bytes }
+                    }
+                    Err(e) => of_object(e).into(),
+                };
+            }
+            ObjectAsk::Size => object.size().await,
+            ObjectAsk::Fsync => object.fsync().await,
+            ObjectAsk::Close => object.close().await,
+        };
+        ObjectEnd { result: ended.map_err(of_object), bytes: Vec::new() }
+    }
+
+    async fn end_cache(&self, cache: &Objects) {
+        // A node that has stopped has no connection left.
+        let _ = cache.import().end(self.limit().min(LEAVE_MAX)).await;
+    }
+}
