@@ -34,14 +34,14 @@ struct Entry {
 
 /// A list: the owner, users, the owning group, groups, the mask if a user or group is named, others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Acl(Vec<Entry>);
+pub struct Acl(Vec<Entry>);
 
 impl Acl {
     /// Reads a list; `None`: it is empty, which takes one away.
     ///
     /// # Errors
     /// `EINVAL` for bytes that are none, `E2BIG` for too many entries.
-    pub(super) fn parse(mut bytes: &[u8]) -> Result<Option<Self>, Errno> {
+    pub fn parse(mut bytes: &[u8]) -> Result<Option<Self>, Errno> {
         let rest = &mut bytes;
         if take(rest).map(u32::from_le_bytes) != Some(VERSION) || !rest.len().is_multiple_of(ENTRY)
         {
@@ -62,7 +62,8 @@ impl Acl {
         if list.is_whole() { Ok(Some(list)) } else { Err(Errno::EINVAL) }
     }
 
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + self.0.len() * ENTRY);
         bytes.extend(VERSION.to_le_bytes());
         for Entry { tag, granted, id } in &self.0 {

@@ -38,6 +38,8 @@ mod show;
 mod tree;
 mod xattrs;
 
+pub use acl::Acl;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use ldlm::Cookie;

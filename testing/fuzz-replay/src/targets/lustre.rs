@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 
 use lnet_types::ByteOrder;
+use lustre_target::Acl;
 use lustre_wire::connect::ConnectData;
 use lustre_wire::dir::{self, EntryHead, PageHead};
 use lustre_wire::fid::SeqRange;
@@ -145,6 +146,15 @@ pub fn striping(input: &[u8]) {
         let written = layout.to_bytes();
         assert!(written.len() <= input.len());
         assert_eq!(Striping::parse(&written), Ok(layout));
+    }
+}
+
+/// An access control list.
+pub fn acl(input: &[u8]) {
+    if let Ok(Some(list)) = Acl::parse(input) {
+        let written = list.to_bytes();
+        assert_eq!(written, input);
+        assert_eq!(Acl::parse(&written), Ok(Some(list)));
     }
 }
 
