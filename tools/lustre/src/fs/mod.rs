@@ -233,6 +233,19 @@ async fn parent(mount: &Mount, path: &str) -> Result<(Node, Vec<u8>)> {
     let names = names(path);
     let Some((name, above)) = names.split_last().filter(|(name, _)| **name != "..") else {
         bail!("path '{path}': expected one that ends with a name");
+/// The name of something that is to be removed or renamed. What '.' and '..' stand for has another one, and
+/// is seldom what was meant.
+///
+/// # Errors
+/// There is none.
+fn own_name(path: &str) -> Result<&str> {
+    match path.trim_end_matches('/').rsplit('/').next().unwrap_or_default() {
+        "" => Err(taken()),
+        "." | ".." => bail!("expected a path that ends with a name, not with '.' or '..'"),
+        name => Ok(name),
+    }
+}
+
     };
     let dir = mount.find(format!("/{}", above.join("/")).as_bytes(), true).await?;
     Ok((dir, name.as_bytes().to_vec()))
