@@ -35,3 +35,18 @@ fn what_dots_stand_for_is_neither_removed_nor_renamed() {
     stage.ok(&["rm", "-r", "/d/../a/./b"]);
     assert_eq!(stage.run(&["stat", "/a/b"]).1, Some(1));
 }
+
+#[test]
+fn file_system_of_the_environment_with_a_path_is_refused() {
+    let stage = stage("variable", "127.55");
+    stage.ok(&["mkdir", "-p", "/old", "/project/old"]);
+    let mut command = stage.command(&["rm", "-r", "/old"]);
+    let o = command.env("ULNET_LUSTRE", "127.55.0.1@tcp:/lfs/project").output().unwrap();
+    let err = String::from_utf8_lossy(&o.stderr);
+    assert!(!o.status.success() && err.contains("without a path"), "{err}");
+    stage.ok(&["stat", "/old", "/project/old"]);
+    let mut command = stage.command(&["ls", "/old"]);
+    let o = command.env("ULNET_LUSTRE", "lfs").output().unwrap();
+    let err = String::from_utf8_lossy(&o.stderr);
+    assert!(err.contains("ULNET_LUSTRE") && err.contains("such as"), "{err}");
+}

@@ -211,7 +211,14 @@ fn place(text: &str) -> Result<Place> {
              file system in {VARIABLE}"
         );
     };
-    let system: Place = system.parse().with_context(|| VARIABLE.to_owned())?;
+    let system: Place = system.parse().map_err(|e| anyhow!("{VARIABLE}: {e}"))?;
+    // A path in it would be passed over, and what is removed would be something else than was meant.
+    if system.path != "/" {
+        bail!(
+            "{VARIABLE} '{system}': expected a file system without a path, such as '{}'",
+            system.with_path("/")
+        );
+    }
     Ok(system.with_path(text))
 }
 
