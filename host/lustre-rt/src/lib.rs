@@ -60,9 +60,11 @@
 //! `node.rs` is how a program reaches the machine, `host.rs` what runs inside of the node's turn,
 //! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `lockers.rs` shows their
 //! locks, `kv.rs` is the client of a key-value target, `locks.rs` that of a lock target, `obj.rs` that of an
-//! object target, `objects.rs` with `seats.rs` one that caches, `mount.rs` that of a whole file system.
+//! object target, `objects.rs` with `seats.rs` one that caches, `mount.rs` that of a whole file system,
+//! `interrupt.rs` its end before its time.
 
 mod host;
+mod interrupt;
 mod kv;
 mod lockers;
 mod locks;
@@ -77,6 +79,7 @@ mod spec;
 pub mod store;
 
 pub use host::{EVICTIONS_KEPT, Eviction, Handler};
+pub use interrupt::Interrupt;
 pub use kv::{KvClient, KvError};
 pub use lnet_rt::block_on as wait;
 pub use lockers::{

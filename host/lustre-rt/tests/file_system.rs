@@ -142,6 +142,7 @@ fn begin(ip: &str, server: &str, access: Access) -> (NodeHandle, RpcNode, Mount)
         who: Default::default(),
         access,
         limit: Duration::from_secs(60),
+        interrupt: Default::default(),
     };
     let mount = wait(Mount::begin(&rpc, config)).unwrap();
     (node, rpc, mount)

@@ -34,6 +34,7 @@ mod sentences;
 mod show;
 mod side;
 mod stat;
+mod stop;
 mod stripe;
 mod sum;
 mod touch;
@@ -41,11 +42,9 @@ mod tree;
 mod truncate;
 mod walker;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
 use lnet_rt::Net;
 use lustre_rt::visitor::{Access, Identity, Node, Place, VisitError};
@@ -53,6 +52,7 @@ use lustre_rt::{Mount, MountConfig, wait};
 
 use crate::client::{self, Target, Way};
 use crate::ping::client_uuid;
+use stop::Stop;
 
 /// The variable that holds a file system, so that a path is enough.
 const VARIABLE: &str = "ULNET_LUSTRE";
@@ -232,14 +232,6 @@ fn taken() -> anyhow::Error {
     anyhow!("the root of a file system: expected a path below it")
 }
 
-/// The directory of a path, and the name in it.
-///
-/// # Errors
-/// A path without name, a directory that does not exist.
-async fn parent(mount: &Mount, path: &str) -> Result<(Node, Vec<u8>)> {
-    let names = names(path);
-    let Some((name, above)) = names.split_last().filter(|(name, _)| **name != "..") else {
-        bail!("path '{path}': expected one that ends with a name");
 /// The name of something that is to be removed or renamed. What '.' and '..' stand for has another one, and
 /// is seldom what was meant.
 ///
@@ -253,6 +245,14 @@ fn own_name(path: &str) -> Result<&str> {
     }
 }
 
+/// The directory of a path, and the name in it.
+///
+/// # Errors
+/// A path without name, a directory that does not exist.
+async fn parent(mount: &Mount, path: &str) -> Result<(Node, Vec<u8>)> {
+    let names = names(path);
+    let Some((name, above)) = names.split_last().filter(|(name, _)| **name != "..") else {
+        bail!("path '{path}': expected one that ends with a name");
     };
     let dir = mount.find(format!("/{}", above.join("/")).as_bytes(), true).await?;
     Ok((dir, name.as_bytes().to_vec()))
@@ -289,32 +289,6 @@ fn umask() -> u32 {
     mask.bits()
 }
 
-/// Whether the user wants the command to end.
-#[derive(Clone, Debug, Default)]
-struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    fn listen() -> Result<Self> {
-        let stop = Self::default();
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // A second one ends the program at once.
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.0))
-                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop.0)))
-                .context("signals")?;
-        }
-        Ok(stop)
-    }
-
-    /// # Errors
-    /// The user wants it, or reads no more.
-    fn check(&self) -> Result<()> {
-        if lines::are_unread() {
-            bail!("standard output is closed");
-        }
-        if self.0.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) }
-    }
-}
-
 /// Runs `f` in a file system.
 ///
 /// # Errors
@@ -326,10 +300,15 @@ fn with<R>(
     f: impl AsyncFnOnce(&Mount, &Stop) -> Result<R>,
 ) -> Result<R> {
     let stop = Stop::listen()?;
-    let result = self::visit(place, visit, access, async |mount| f(mount, &stop).await);
-    result.map_err(|e| match e.is::<VisitError>() {
-        true => anyhow!("{}", sentences::said(&e)),
-        false => e,
+    let result = self::visit(place, visit, &stop, access, async |mount| f(mount, &stop).await);
+    result.map_err(|e| {
+        if let Err(wanted) = stop.check() {
+            return wanted;
+        }
+        match e.is::<VisitError>() {
+            true => anyhow!("{}", sentences::said(&e)),
+            false => e,
+        }
     })
 }
 
@@ -337,6 +316,7 @@ fn with<R>(
 fn visit<R>(
     place: &Place,
     visit: &Visit,
+    stop: &Stop,
     access: Access,
     f: impl AsyncFnOnce(&Mount) -> Result<R>,
 ) -> Result<R> {
@@ -349,6 +329,7 @@ fn visit<R>(
         who: identity(visit),
         access,
         limit: Duration::from_secs(visit.way.timeout),
+        interrupt: stop.interrupt.clone(),
     };
     let result = wait(async {
         let mount = Mount::begin(&rpc, config).await.map_err(said)?;
