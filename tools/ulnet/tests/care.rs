@@ -4,6 +4,9 @@
 
 mod stage;
 
+use std::fs;
+use std::os::unix::fs::symlink;
+
 use stage::Stage;
 
 fn stage(name: &str, net: &str) -> Stage {
@@ -49,4 +52,49 @@ fn file_system_of_the_environment_with_a_path_is_refused() {
     let o = command.env("ULNET_LUSTRE", "lfs").output().unwrap();
     let err = String::from_utf8_lossy(&o.stderr);
     assert!(err.contains("ULNET_LUSTRE") && err.contains("such as"), "{err}");
+}
+
+#[test]
+fn link_that_is_named_without_r_is_copied_as_the_file_that_it_leads_to() {
+    let stage = stage("followed", "127.56");
+    fs::write(stage.dir.join("f"), b"data").unwrap();
+    symlink("f", stage.dir.join("latest")).unwrap();
+    symlink("none", stage.dir.join("dangling")).unwrap();
+    stage.ok(&["mkdir", "/d"]);
+    stage.ok(&["cp", "./latest", "/d/"]);
+    let o = stage.command(&["cat", "/d/latest"]).output().unwrap();
+    assert_eq!(o.stdout, b"data", "{}", String::from_utf8_lossy(&o.stderr));
+    let (err, code) = stage.run(&["cp", "./dangling", "/d/"]);
+    assert!(code == Some(1) && err.contains("No such file"), "{err}");
+    // With -r links are kept.
+    stage.ok(&["cp", "-r", "./latest", "./dangling", "/d/"]);
+    let o = stage.command(&["readlink", "/d/latest", "/d/dangling"]).output().unwrap();
+    assert_eq!(o.stdout, b"f\nnone\n");
+    // The way out.
+    stage.ok(&["cp", "./f", "/d/f"]);
+    fs::create_dir(stage.dir.join("out")).unwrap();
+    stage.ok(&["cp", "/d/latest", "./out/"]);
+    let there = fs::symlink_metadata(stage.dir.join("out/latest")).unwrap();
+    assert!(there.is_file());
+    stage.ok(&["cp", "-r", "/d/latest", "./out/link"]);
+    assert!(fs::symlink_metadata(stage.dir.join("out/link")).unwrap().is_symlink());
+}
+
+#[test]
+fn times_of_links_are_kept_both_ways() {
+    use std::os::unix::fs::MetadataExt as _;
+    let stage = stage("link-times", "127.61");
+    fs::create_dir(stage.dir.join("t")).unwrap();
+    symlink("none", stage.dir.join("t/l")).unwrap();
+    let at = |tv_sec| rustix::fs::Timespec { tv_sec, tv_nsec: 0 };
+    let times = rustix::fs::Timestamps { last_access: at(5), last_modification: at(7) };
+    let follow = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    let link = stage.dir.join("t/l");
+    rustix::fs::utimensat(rustix::fs::CWD, &link, &times, follow).unwrap();
+    stage.ok(&["cp", "-r", "./t", "/"]);
+    let o = stage.command(&["stat", "/t/l", "--json"]).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(value["mtime"], 7);
+    stage.ok(&["cp", "-r", "/t", "./out"]);
+    assert_eq!(fs::symlink_metadata(stage.dir.join("out/l")).unwrap().mtime(), 7);
 }
