@@ -98,3 +98,12 @@ fn times_of_links_are_kept_both_ways() {
     stage.ok(&["cp", "-r", "/t", "./out"]);
     assert_eq!(fs::symlink_metadata(stage.dir.join("out/l")).unwrap().mtime(), 7);
 }
+#[test]
+fn name_with_a_slash_behind_makes_no_file() {
+    let stage = stage("slash", "127.59");
+    for words in [&["touch", "/new/"][..], &["setstripe", "/new/", "--stripe-count", "1"]] {
+        let (err, code) = stage.run(words);
+        assert!(code == Some(1) && err.contains("no directory"), "{words:?}: {code:?} {err}");
+    }
+    assert_eq!(stage.run(&["stat", "/new"]).1, Some(1));
+}

@@ -250,6 +250,9 @@ fn own_name(path: &str) -> Result<&str> {
 /// # Errors
 /// A path without name, a directory that does not exist.
 async fn parent(mount: &Mount, path: &str) -> Result<(Node, Vec<u8>)> {
+    if path.ends_with('/') {
+        bail!("path '{path}': expected one that ends with a name: it is no directory");
+    }
     let names = names(path);
     let Some((name, above)) = names.split_last().filter(|(name, _)| **name != "..") else {
         bail!("path '{path}': expected one that ends with a name");
