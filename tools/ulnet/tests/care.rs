@@ -107,3 +107,24 @@ fn name_with_a_slash_behind_makes_no_file() {
     }
     assert_eq!(stage.run(&["stat", "/new"]).1, Some(1));
 }
+
+#[test]
+fn json_names_what_keeps_a_whole_command_from_its_work() {
+    let stage = stage("no-visit", "127.58");
+    fs::write(stage.dir.join("f"), b"x").unwrap();
+    let other = "127.58.0.1@tcp:/other";
+    let place = format!("{other}/a");
+    for words in [
+        &["df", other][..],
+        &["check", other],
+        &["cp", "./f", &place],
+        &["cp", &place, "./g"],
+        &["mv", &place, &format!("{other}/b")],
+        &["ln", &place, &format!("{other}/b")],
+    ] {
+        let o = stage.command(&[words, &["--json"]].concat()).output().unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap_or_default();
+        let error = value["error"].as_str().unwrap_or_default();
+        assert!(o.status.code() == Some(1) && error.contains("'other'"), "{words:?}: {value}");
+    }
+}

@@ -49,6 +49,7 @@ use clap::{Args, Parser, Subcommand};
 use lnet_rt::Net;
 use lustre_rt::visitor::{Access, Identity, Node, Place, VisitError};
 use lustre_rt::{Mount, MountConfig, wait};
+use serde_json::json;
 
 use crate::client::{self, Target, Way};
 use crate::ping::client_uuid;
@@ -308,10 +309,11 @@ fn with<R>(
         if let Err(wanted) = stop.check() {
             return wanted;
         }
-        match e.is::<VisitError>() {
-            true => anyhow!("{}", sentences::said(&e)),
-            false => e,
+        let why = sentences::said(&e);
+        if visit.way.json {
+            println!("{:#}", json!({ "name": place.to_string(), "error": why }));
         }
+        anyhow!("{why}")
     })
 }
 
