@@ -81,34 +81,6 @@ fn link_that_is_named_without_r_is_copied_as_the_file_that_it_leads_to() {
 }
 
 #[test]
-fn times_of_links_are_kept_both_ways() {
-    use std::os::unix::fs::MetadataExt as _;
-    let stage = stage("link-times", "127.61");
-    fs::create_dir(stage.dir.join("t")).unwrap();
-    symlink("none", stage.dir.join("t/l")).unwrap();
-    let at = |tv_sec| rustix::fs::Timespec { tv_sec, tv_nsec: 0 };
-    let times = rustix::fs::Timestamps { last_access: at(5), last_modification: at(7) };
-    let follow = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-    let link = stage.dir.join("t/l");
-    rustix::fs::utimensat(rustix::fs::CWD, &link, &times, follow).unwrap();
-    stage.ok(&["cp", "-r", "./t", "/"]);
-    let o = stage.command(&["stat", "/t/l", "--json"]).output().unwrap();
-    let value: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
-    assert_eq!(value["mtime"], 7);
-    stage.ok(&["cp", "-r", "/t", "./out"]);
-    assert_eq!(fs::symlink_metadata(stage.dir.join("out/l")).unwrap().mtime(), 7);
-}
-#[test]
-fn name_with_a_slash_behind_makes_no_file() {
-    let stage = stage("slash", "127.59");
-    for words in [&["touch", "/new/"][..], &["setstripe", "/new/", "--stripe-count", "1"]] {
-        let (err, code) = stage.run(words);
-        assert!(code == Some(1) && err.contains("no directory"), "{words:?}: {code:?} {err}");
-    }
-    assert_eq!(stage.run(&["stat", "/new"]).1, Some(1));
-}
-
-#[test]
 fn json_names_what_keeps_a_whole_command_from_its_work() {
     let stage = stage("no-visit", "127.58");
     fs::write(stage.dir.join("f"), b"x").unwrap();
@@ -127,4 +99,62 @@ fn json_names_what_keeps_a_whole_command_from_its_work() {
         let error = value["error"].as_str().unwrap_or_default();
         assert!(o.status.code() == Some(1) && error.contains("'other'"), "{words:?}: {value}");
     }
+}
+
+#[test]
+fn name_with_a_slash_behind_makes_no_file() {
+    let stage = stage("slash", "127.59");
+    for words in [&["touch", "/new/"][..], &["setstripe", "/new/", "--stripe-count", "1"]] {
+        let (err, code) = stage.run(words);
+        assert!(code == Some(1) && err.contains("no directory"), "{words:?}: {code:?} {err}");
+    }
+    assert_eq!(stage.run(&["stat", "/new"]).1, Some(1));
+}
+
+#[test]
+fn find_begins_with_what_is_named_and_ls_shows_links() {
+    let stage = stage("named", "127.60");
+    let lines = |words: &[&str]| {
+        let o = stage.command(words).output().unwrap();
+        assert!(o.status.success(), "{words:?}: {}", String::from_utf8_lossy(&o.stderr));
+        String::from_utf8(o.stdout).unwrap()
+    };
+    stage.ok(&["mkdir", "/d"]);
+    stage.ok(&["touch", "/d/f"]);
+    stage.ok(&["ln", "-s", "/none", "/d/l"]);
+    stage.ok(&["ln", "-s", "d", "/to"]);
+    // As find(1).
+    assert_eq!(lines(&["find", "/d/", "-type", "d"]), "/d\n");
+    assert_eq!(lines(&["find", "/d/f"]), "/d/f\n");
+    assert_eq!(lines(&["find", "/", "-name", "d"]), "/d\n");
+    assert!(lines(&["find", "/"]).starts_with("/\n/"));
+    // As ls(1).
+    let long = lines(&["ls", "-l", "/d"]);
+    assert!(long.lines().any(|line| line.ends_with(" l -> /none")), "{long}");
+    assert!(lines(&["ls", "-l", "/d/l"]).ends_with(" /d/l -> /none\n"));
+    assert_eq!(lines(&["ls", "/d/l"]), "/d/l\n");
+    assert!(lines(&["ls", "-l", "/to"]).ends_with(" /to -> d\n"));
+    assert_eq!((lines(&["ls", "/to"]), lines(&["ls", "/to/"])), ("f\nl\n".into(), "f\nl\n".into()));
+    let rows: serde_json::Value =
+        serde_json::from_str(&lines(&["ls", "-l", "/d", "--json"])).unwrap();
+    assert_eq!((&rows[1]["link"], rows[0].get("link")), (&"/none".into(), None));
+}
+
+#[test]
+fn times_of_links_are_kept_both_ways() {
+    use std::os::unix::fs::MetadataExt as _;
+    let stage = stage("link-times", "127.61");
+    fs::create_dir(stage.dir.join("t")).unwrap();
+    symlink("none", stage.dir.join("t/l")).unwrap();
+    let at = |tv_sec| rustix::fs::Timespec { tv_sec, tv_nsec: 0 };
+    let times = rustix::fs::Timestamps { last_access: at(5), last_modification: at(7) };
+    let follow = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    let link = stage.dir.join("t/l");
+    rustix::fs::utimensat(rustix::fs::CWD, &link, &times, follow).unwrap();
+    stage.ok(&["cp", "-r", "./t", "/"]);
+    let o = stage.command(&["stat", "/t/l", "--json"]).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(value["mtime"], 7);
+    stage.ok(&["cp", "-r", "/t", "./out"]);
+    assert_eq!(fs::symlink_metadata(stage.dir.join("out/l")).unwrap().mtime(), 7);
 }
