@@ -19,6 +19,8 @@ use crate::sabotage::Sabotage;
 
 /// How often data is moved again that does not fit to its checksum, or could not be moved (L-93).
 const RETRIES: u32 = 5;
+/// No file ends behind this: offsets of programs are signed. A server may take fewer bytes.
+const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// Bytes of a file: of a part that it has none for, zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,10 +228,8 @@ impl<W: Wire> Visitor<W> {
         }
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         let len = bytes.len() as u64;
-        let end = offset.checked_add(len).ok_or_else(|| VisitError::Path {
-            path: file.fid.to_string().into(),
-            errno: Errno::EFBIG,
-        })?;
+        let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX);
+        let end = end.ok_or_else(|| too_large(file))?;
         // A part of it may be there although the whole fails.
         file.wrote(0, false);
         let all = self.cut_up(bytes, offset, runs(layout, offset, len, ost::DATA_MAX.into()));
@@ -436,6 +436,9 @@ impl<W: Wire> Visitor<W> {
                 errno: Errno::EBADF,
             });
         }
+        if size > SIZE_MAX {
+            return Err(too_large(file));
+        }
         // Its objects learn another time.
         file.mtime = None;
         if let Some(last) = size.checked_sub(1) {
@@ -523,6 +526,11 @@ impl<W: Wire> Visitor<W> {
             result => result,
         }
     }
+}
+
+/// A file would end behind [`SIZE_MAX`].
+fn too_large(file: &OpenFile) -> VisitError {
+    VisitError::Path { path: file.fid.to_string().into(), errno: Errno::EFBIG }
 }
 
 const fn is_damaged(e: &VisitError) -> bool {
