@@ -158,3 +158,18 @@ fn times_of_links_are_kept_both_ways() {
     stage.ok(&["cp", "-r", "/t", "./out"]);
     assert_eq!(fs::symlink_metadata(stage.dir.join("out/l")).unwrap().mtime(), 7);
 }
+
+#[test]
+fn default_layout_of_a_directory_may_be_a_pool_alone() {
+    let stage = stage("pool", "127.62");
+    stage.ok(&["mkdir", "/d"]);
+    stage.ok(&["setstripe", "/d", "--pool", "fast"]);
+    let shown = || {
+        let o = stage.command(&["getstripe", "/d", "--json"]).output().unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+        value["layout"]["pool"].clone()
+    };
+    assert_eq!(shown(), "fast");
+    stage.ok(&["setstripe", "/d", "--delete"]);
+    assert_eq!(shown(), serde_json::Value::Null);
+}
