@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         who: Identity::default(),
         access: Access::Read,
         limit: Duration::from_secs(60),
+        interrupt: Default::default(),
     };
     wait(async {
         let mount = Mount::begin(&rpc, config).await?;

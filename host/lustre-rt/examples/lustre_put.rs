@@ -23,6 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         who: Identity { umask: 0o22, ..Identity::default() },
         access: Access::Change,
         limit: Duration::from_secs(60),
+        interrupt: Default::default(),
     };
     wait(async {
         let mount = CachedMount::begin(&rpc, config).await?;

@@ -2,7 +2,10 @@
 //! Names, opens and attributes are those of a visit ([`Mount`]), which keeps no lock on them. What goes
 //! where is decided by `lustre_client::visitor::FileCache`; this file hands operations to [`Objects`].
 
+use core::future::{Future as _, poll_fn};
 use core::ops::Deref;
+use core::pin::pin;
+use core::task::Poll;
 
 use lustre_client::osc::OscError;
 use lustre_client::visitor::{
@@ -14,7 +17,7 @@ use ptlrpc::{CallError, ImportConfig};
 
 use crate::mount::{Mount, MountConfig, NodeWire, of_call};
 use crate::node::{RpcError, RpcNode};
-use crate::objects::{Objects, ObjectsError};
+use crate::objects::{Object, Objects, ObjectsError};
 
 /// A file system, for a program that reads and writes the data of its files behind a cache. All else is
 /// [`Mount`]'s, which it stands for: a method here goes before that of the same name there.
@@ -163,21 +166,8 @@ fn of_object(e: ObjectsError) -> CallError {
     }
 }
 
-impl CacheWire for NodeWire {
-    type Cache = Objects;
-
-    fn cache(&self, config: ImportConfig) -> Result<Objects, CallError> {
-        let ImportConfig { target, client, nids, .. } = config;
-        let objects = Objects::new(self.rpc(), &target, &client, nids);
-        match objects {
-            Ok(objects) => Ok(objects.with_limit(self.limit())),
-            Err(RpcError::Start { errno, .. }) => Err(CallError::NoDescriptor(errno)),
-            Err(e) => Err(of_call(e)),
-        }
-    }
-
-    async fn object(&self, cache: &Objects, id: ObjectId, ask: ObjectAsk) -> ObjectEnd {
-        let object = cache.open(id);
+impl NodeWire {
+    async fn carried_out(&self, object: Object, ask: ObjectAsk) -> ObjectEnd {
         let ended = match ask {
             ObjectAsk::Write { part, offset, bytes } => {
                 object.write_part_at(part, offset, bytes).await
@@ -200,6 +190,35 @@ impl CacheWire for NodeWire {
             ObjectAsk::Close => object.close().await,
         };
         ObjectEnd { result: ended.map_err(of_object), bytes: Vec::new() }
+    }
+}
+
+impl CacheWire for NodeWire {
+    type Cache = Objects;
+
+    fn cache(&self, config: ImportConfig) -> Result<Objects, CallError> {
+        let ImportConfig { target, client, nids, .. } = config;
+        let objects = Objects::new(self.rpc(), &target, &client, nids);
+        match objects {
+            Err(RpcError::Start { errno, .. }) => Err(CallError::NoDescriptor(errno)),
+            made => made.map_err(of_call),
+        }
+    }
+
+    async fn object(&self, cache: &Objects, id: ObjectId, ask: ObjectAsk) -> ObjectEnd {
+        let limit = self.interrupt().limit(self.limit());
+        let object = cache.clone().with_limit(limit).open(id);
+        // Operations that begin after it are those by which the program lets go of what it has.
+        let waits = !self.interrupt().is_raised();
+        let (mut ended, mut raised) =
+            (pin!(self.carried_out(object, ask)), pin!(self.interrupt().raised()));
+        poll_fn(|cx| match ended.as_mut().poll(cx) {
+            Poll::Pending if waits && raised.as_mut().poll(cx).is_ready() => {
+                Poll::Ready(CallError::Cancelled.into())
+            }
+            ended => ended,
+        })
+        .await
     }
 
     async fn end_cache(&self, cache: &Objects) {

@@ -61,10 +61,11 @@
 //! `store/` keeps targets on files, `spec.rs` starts them as operators name them, `lockers.rs` shows their
 //! locks, `kv.rs` is the client of a key-value target, `locks.rs` that of a lock target, `obj.rs` that of an
 //! object target, `objects.rs` with `seats.rs` one that caches, `mount.rs` that of a whole file system,
-//! `cached.rs` one that caches data.
+//! `interrupt.rs` its end before its time, `cached.rs` one that caches data.
 
 mod cached;
 mod host;
+mod interrupt;
 mod kv;
 mod lockers;
 mod locks;
@@ -80,6 +81,7 @@ pub mod store;
 
 pub use cached::CachedMount;
 pub use host::{EVICTIONS_KEPT, Eviction, Handler};
+pub use interrupt::Interrupt;
 pub use kv::{KvClient, KvError};
 pub use lnet_rt::block_on as wait;
 pub use lockers::{

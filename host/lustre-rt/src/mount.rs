@@ -4,7 +4,9 @@
 //! The methods of [`Visitor`] are asynchronous; [`wait`](crate::wait) runs one on a thread that has nothing
 //! else to do.
 
+use core::future::{Future as _, poll_fn};
 use core::ops::Deref;
+use core::pin::pin;
 use core::time::Duration;
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -15,10 +17,11 @@ use lustre_client::visitor::{
     Access, End, Identity, LEAVE_MAX, Moved, VisitConfig, VisitError, Visitor, Wire,
 };
 use lustre_wire::{ConnectData, ImportKind};
-use ptlrpc::{Call, CallError, CallId, Direction, ImportConfig};
+use ptlrpc::{Call, CallError, CallId, Direction, ImportConfig, Reply};
 
 use crate::host::Granted;
-use crate::node::{Import, RpcError, RpcNode};
+use crate::interrupt::Interrupt;
+use crate::node::{Done, Import, RpcError, RpcNode};
 use crate::spare::Spare;
 
 /// Where a mount goes.
@@ -36,6 +39,8 @@ pub struct MountConfig {
     pub access: Access,
     /// A target that does not answer within so long is given up.
     pub limit: Duration,
+    /// Ends it before its time.
+    pub interrupt: Interrupt,
 }
 
 /// A file system that is visited.
@@ -48,12 +53,12 @@ impl Mount {
     /// # Errors
     /// No management server, no such file system, no metadata target, or a refusal.
     pub async fn begin(rpc: &RpcNode, config: MountConfig) -> Result<Self, VisitError> {
-        let MountConfig { mgs, fsname, client, who, access, limit } = config;
+        let MountConfig { mgs, fsname, client, who, access, limit, interrupt } = config;
         // Cookies of locks must differ from those of other visits: the uuid does.
         let seed = client.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
-        let wire = NodeWire { rpc: rpc.clone(), limit, spare: Arc::default() };
+        let wire = NodeWire { rpc: rpc.clone(), limit, interrupt, spare: Arc::default() };
         let config = VisitConfig { mgs, fsname, client, who, access, seed };
         Ok(Self(Visitor::begin(wire, config).await?))
     }
@@ -77,6 +82,7 @@ impl Deref for Mount {
 pub struct NodeWire {
     rpc: RpcNode,
     limit: Duration,
+    interrupt: Interrupt,
     spare: Arc<Spare>,
 }
 
@@ -95,6 +101,26 @@ impl NodeWire {
     /// A call that is not answered within so long is given up.
     pub(crate) const fn limit(&self) -> Duration {
         self.limit
+    }
+
+    pub(crate) const fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    /// The end of a call, which the interrupt brings about if it comes first.
+    async fn ended(&self, done: Done) -> (Result<Reply, RpcError>, Option<Buffer>) {
+        // Calls that begin after it are those by which the visit lets go of what it has.
+        let mut waits = !self.interrupt.is_raised();
+        let cancel = done.canceller();
+        let (mut ended, mut raised) = (pin!(done.wait()), pin!(self.interrupt.raised()));
+        poll_fn(|cx| {
+            if waits && raised.as_mut().poll(cx).is_ready() {
+                waits = false;
+                cancel();
+            }
+            ended.as_mut().poll(cx)
+        })
+        .await
     }
 }
 
@@ -136,7 +162,7 @@ impl Wire for NodeWire {
     async fn call(&self, link: &NodeLink, call: Call, moved: Moved) -> End {
         let link = &link.import;
         let keeps = call.keep.then(|| call.buffers.clone());
-        let call = Call { limit: Some(self.limit), ..call };
+        let call = Call { limit: Some(self.interrupt.limit(self.limit)), ..call };
         let begun = match moved {
             Moved::Nothing => link.call(call),
             Moved::Read(room) => {
@@ -152,7 +178,7 @@ impl Wire for NodeWire {
             Err(e) => return of_call(e).into(),
         };
         let name = done.name();
-        let (end, buffer) = done.wait().await;
+        let (end, buffer) = self.ended(done).await;
         let name = name.get().copied();
         if let (Ok(reply), Some(buffers), Some(open)) = (&end, keeps, name) {
             // What is done is needed after a crash of the server alone.
@@ -196,7 +222,7 @@ impl Wire for NodeWire {
 
     async fn close(&self, link: &NodeLink) {
         // A node that has stopped has no connection left.
-        let _ = link.import.end(self.limit.min(LEAVE_MAX)).await;
+        let _ = link.import.end(self.interrupt.limit(self.limit).min(LEAVE_MAX)).await;
     }
 }
 

@@ -561,6 +561,18 @@ impl Done {
         Arc::clone(&self.call)
     }
 
+    /// Takes the call back while another future waits for its end. A node that has stopped says so there.
+    pub(crate) fn canceller(&self) -> impl Fn() + Send + use<> {
+        let (node, name) = (self.node.clone(), Arc::clone(&self.call));
+        move || {
+            let name = Arc::clone(&name);
+            let _ran = node.start_run(move |host, below| {
+                let mut rpc = host.ptlrpc.rpc(below);
+                name.get().copied().into_iter().for_each(|call| rpc.cancel(call));
+            });
+        }
+    }
+
     /// Takes the call back; its end then says so.
     ///
     /// # Errors

@@ -45,6 +45,7 @@ fn config(ip: &str, server: &str) -> MountConfig {
         who: Identity { umask: 0o22, ..Identity::default() },
         access: Access::Change,
         limit: Duration::from_secs(60),
+        interrupt: Default::default(),
     }
 }
 

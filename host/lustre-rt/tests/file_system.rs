@@ -27,6 +27,7 @@ const SERVER: &str = "127.96.0.1";
 /// The servers of the other tests.
 const OTHER: &str = "127.96.1.1";
 const THIRD: &str = "127.96.2.1";
+const FOURTH: &str = "127.96.3.1";
 const MDT: &str = "lfs-MDT0000_UUID";
 const STRIPE: usize = 64 << 10;
 
@@ -142,6 +143,7 @@ fn begin(ip: &str, server: &str, access: Access) -> (NodeHandle, RpcNode, Mount)
         who: Default::default(),
         access,
         limit: Duration::from_secs(60),
+        interrupt: Default::default(),
     };
     let mount = wait(Mount::begin(&rpc, config)).unwrap();
     (node, rpc, mount)
@@ -224,6 +226,34 @@ fn file_gets_the_time_that_it_is_to_have_in_the_end_from_each_write() {
                 objects.disconnect().unwrap();
             }
         }
+        mount.end().await;
+    });
+    let _ = fs::remove_dir_all(&dir);
+}
+
+/// A request beyond what objects have is refused, and the file can be used as before.
+#[test]
+fn write_beyond_any_file_or_object_is_an_error_of_its_own() {
+    let dir = fresh::path("file-too-large");
+    let (_server, _rpc) = serve(FOURTH, &dir);
+    let (_node, _, mount) = begin("127.96.3.2", FOURTH, Access::Change);
+    wait(async {
+        let root = mount.root_node().await.unwrap();
+        let mut file = mount.create(&root, b"f", OpenHow::WRITE, &Create::default()).await.unwrap();
+        // The first two are beyond what our servers have, the others beyond what a file may have.
+        for at in [1 << 56, 1 << 60, i64::MAX as u64, u64::MAX - 1, u64::MAX] {
+            let e = mount.write_at(&mut file, at, b"x").await.unwrap_err();
+            assert_eq!(e.errno(), lnet_rt::Errno::EFBIG, "{at}: {e}");
+        }
+        for size in [1 << 63, u64::MAX] {
+            let e = mount.truncate(&mut file, size).await.unwrap_err();
+            assert_eq!(e.errno(), lnet_rt::Errno::EFBIG, "{size}: {e}");
+        }
+        mount.write_at(&mut file, 0, b"some").await.unwrap();
+        mount.truncate(&mut file, 3).await.unwrap();
+        mount.close(file).await.unwrap();
+        let node = mount.find(b"/f", true).await.unwrap();
+        assert_eq!(mount.attributes(&node).await.unwrap().size, 3);
         mount.end().await;
     });
     let _ = fs::remove_dir_all(&dir);

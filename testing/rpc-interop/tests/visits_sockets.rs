@@ -136,6 +136,7 @@ fn config(mgs: Nid, fsname: &str, limit: u64) -> MountConfig {
         who: Default::default(),
         access: Access::Read,
         limit: Duration::from_secs(limit),
+        interrupt: Default::default(),
     }
 }
 

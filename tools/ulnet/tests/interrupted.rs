@@ -6,7 +6,7 @@
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -117,4 +117,31 @@ fn a_copy_whose_client_is_evicted_names_the_file_and_is_repaired_by_resume() {
     stage.ok(&["cp", "--resume", "./source", "/d/f"]);
     let out = stage.command(&["cat", "/d/f"]).output().unwrap();
     assert!(out.stdout == bytes, "{} bytes", out.stdout.len());
+}
+
+#[test]
+fn a_command_that_waits_for_a_silent_server_ends_soon_after_an_interrupt() {
+    let silent = Arc::new(AtomicBool::new(false));
+    let (held, hook) = (Arc::clone(&silent), Arc::clone(&silent));
+    let moved = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&moved);
+    let stage = Stage::new("silent", "127.57", move |served: &mut Served| {
+        if served.opcode == Opcode::OST_WRITE {
+            count.fetch_add(1, Ordering::SeqCst);
+            // A server in the middle of something that does not end.
+            while hook.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    });
+    fs::write(stage.dir.join("source"), vec![1; 100]).unwrap();
+    stage.ok(&["mkdir", "/d"]);
+    held.store(true, Ordering::SeqCst);
+    let copy = begin(&stage, &["cp", "./source", "/d/f", "--timeout", "600"]);
+    until(&moved, 1);
+    interrupt(&copy);
+    // Without an end of its own it would be found by the limit of the whole test run.
+    let (err, code) = ended(copy);
+    assert!(code == Some(1) && err.contains("interrupted"), "{code:?} {err}");
+    silent.store(false, Ordering::SeqCst);
 }

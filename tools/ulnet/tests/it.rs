@@ -14,6 +14,8 @@ mod backup;
 mod batch;
 #[path = "book.rs"]
 mod book;
+#[path = "care.rs"]
+mod care;
 #[path = "daemon.rs"]
 mod daemon;
 #[path = "doctor.rs"]

@@ -19,6 +19,8 @@ use crate::sabotage::Sabotage;
 
 /// How often data is moved again that does not fit to its checksum, or could not be moved (L-93).
 const RETRIES: u32 = 5;
+/// No file ends behind this: offsets of programs are signed. A server may take fewer bytes.
+const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// Bytes of a file: of a part that it has none for, zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -428,6 +430,9 @@ impl<W: Wire> Visitor<W> {
                 errno: Errno::EBADF,
             });
         }
+        if size > SIZE_MAX {
+            return Err(too_large(file));
+        }
         // Its objects learn another time.
         file.mtime = None;
         if let Some(last) = size.checked_sub(1) {
@@ -515,6 +520,26 @@ impl<W: Wire> Visitor<W> {
             result => result,
         }
     }
+}
+
+impl OpenFile {
+    /// Where a write ends.
+    ///
+    /// # Errors
+    /// The file is not open for writing, or would end behind [`SIZE_MAX`].
+    pub(super) fn write_end(&self, offset: u64, len: u64) -> Result<u64, VisitError> {
+        if !self.how.write {
+            let path = self.fid.to_string().into();
+            return Err(VisitError::Path { path, errno: Errno::EBADF });
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX);
+        end.ok_or_else(|| too_large(self))
+    }
+}
+
+/// A file would end behind [`SIZE_MAX`].
+fn too_large(file: &OpenFile) -> VisitError {
+    VisitError::Path { path: file.fid.to_string().into(), errno: Errno::EFBIG }
 }
 
 const fn is_damaged(e: &VisitError) -> bool {

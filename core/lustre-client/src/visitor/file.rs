@@ -133,18 +133,6 @@ impl OpenFile {
         self.held = ids.map(|id| Held { id, blocks: AtomicU64::new(blocks(id)) }).collect();
     }
 
-    /// Where a write ends.
-    ///
-    /// # Errors
-    /// The file is not open for writing, or can't be so long.
-    pub(super) fn write_end(&self, offset: u64, len: u64) -> Result<u64, VisitError> {
-        let failed = |errno| VisitError::Path { path: self.fid.to_string().into(), errno };
-        if !self.how.write {
-            return Err(failed(Errno::EBADF));
-        }
-        offset.checked_add(len).ok_or_else(|| failed(Errno::EFBIG))
-    }
-
     /// Data was written up to `end`, or the file cut off there.
     pub(super) fn wrote(&self, end: u64, cut: bool) {
         self.changed.store(true, Ordering::Relaxed);

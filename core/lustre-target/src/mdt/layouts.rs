@@ -235,6 +235,7 @@ pub(super) fn default_of(bytes: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         && one.count == 0
         && !one.here
         && one.pool.head.stripe_size == 0
+        && one.pool.pool.is_none_or(|pool| pool.as_bytes().is_empty())
         && one.first.is_none()
         && one.listed.is_empty()
     {

@@ -225,8 +225,11 @@ fn ranges(msg: &Msg<'_>, body: &Obdo, io: bool) -> Result<Ranges, Errno> {
     let (mut end, mut len) = (0, 0);
     for (i, range) in list.iter().enumerate() {
         let here = u64::from(range.len);
-        let to = range.offset.checked_add(here).filter(|to| *to <= DATA_END);
-        let to = to.ok_or(Errno::EPROTO)?;
+        let to = range.offset.checked_add(here).ok_or(Errno::EPROTO)?;
+        // Well formed, but beyond what an object of this target has.
+        if to > DATA_END {
+            return Err(Errno::EFBIG);
+        }
         let first = i == 0 || range.offset.is_multiple_of(PAGE);
         let last = i + 1 == count || to.is_multiple_of(PAGE);
         if here == 0 || range.offset < end || !first || !last {

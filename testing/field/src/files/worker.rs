@@ -121,6 +121,7 @@ impl Task {
             who: Identity { umask: 0, ..Identity::default() },
             access: Access::Change,
             limit: LIMIT,
+            interrupt: Default::default(),
         };
         let mount = wait(Mount::begin(&rpc, config))?;
         let report = match self.compare {

@@ -69,6 +69,12 @@ impl ObjectsTimes {
         dark: Duration::from_secs(3),
         pause: Duration::from_millis(700),
     };
+    /// A client that is dead and holds nothing that others want is dropped after 1.5 times as long, and a
+    /// server that is started before that waits for it for three times as long.
+    fn obd_timeout(self) -> Duration {
+        self.timer * 2
+    }
+
     /// All servers out of reach for twenty seconds.
     pub const LONG: Self = Self {
         timer: Duration::from_secs(40),

@@ -247,6 +247,7 @@ impl Site {
         command.arg(crate::SERVE).args(&targets).arg("--listen").arg(spec.nids.join(","));
         command.args(["--ldlm-enqueue-min", &seconds(self.times.timer)]);
         command.args(["--at-max", &seconds(self.times.timer), "--standby"]);
+        command.args(["--obd-timeout", &seconds(self.times.obd_timeout())]);
         for route in &spec.routes {
             command.arg("--route").arg(format!("{}={}", route.net, route.gateway));
         }
@@ -287,7 +288,9 @@ impl Site {
         ensure!(targets.len() == TARGETS as usize, "each target has servers");
         targets.push(nids);
         let node_spec = spec(&self.scenario, node)?;
-        let task = Task { node: node_spec, targets, dir: self.dir.clone(), client: number, part };
+        let obd_timeout = self.times.obd_timeout();
+        let dir = self.dir.clone();
+        let task = Task { node: node_spec, targets, dir, client: number, part, obd_timeout };
         let err = account_file(&self.dir, number, "log");
         let host = self.stage.host(node)?;
         let mut command = host.command(&self.exe);

@@ -52,6 +52,8 @@ pub(super) struct Task {
     pub(super) client: u32,
     /// What it does.
     pub(super) part: Part,
+    /// As its servers have it.
+    pub(super) obd_timeout: Duration,
 }
 
 /// Runs the process. Its task is its argument.
@@ -125,7 +127,8 @@ impl Task {
             let route = RouteSpec { net, gateway, hops: line.hops, priority: line.priority };
             node.call(move |stack, now| stack.node_mut().add_route(now, route)).blocking()??;
         }
-        let rpc = RpcNode::start(&node, Tunables::default())?;
+        let tunables = Tunables { obd_timeout: self.obd_timeout, ..Tunables::default() };
+        let rpc = RpcNode::start(&node, tunables)?;
         let uuid = format!("client-{}-{}", self.client, std::process::id());
         let nids = |n: usize| -> Result<Vec<Nid>> {
             let nids = self.targets.get(n).context("no target")?.iter();

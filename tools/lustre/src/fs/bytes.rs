@@ -18,7 +18,9 @@ impl FromStr for Bytes {
             "M" | "m" | "MiB" => 20,
             "G" | "g" | "GiB" => 30,
             "T" | "t" | "TiB" => 40,
-            unit => return Err(format!("unit '{unit}': expected K, M, G or T")),
+            "P" | "p" | "PiB" => 50,
+            "E" | "e" | "EiB" => 60,
+            unit => return Err(format!("unit '{unit}': expected K, M, G, T, P or E")),
         };
         let number = digits.parse::<u64>().map_err(|e| format!("'{text}': {e}"))?;
         let bytes = number.checked_mul(1 << shift);
@@ -38,10 +40,12 @@ mod tests {
 
     #[test]
     fn numbers_of_bytes_have_units() {
-        for (text, bytes) in [("0", 0), ("64K", 65_536), ("4MiB", 4 << 20), ("1g", 1 << 30)] {
+        for (text, bytes) in
+            [("0", 0), ("64K", 65_536), ("4MiB", 4 << 20), ("1g", 1 << 30), ("2P", 2 << 50)]
+        {
             assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
         }
-        for text in ["", "K", "1Q", "-1", "99999999T"] {
+        for text in ["", "K", "1Q", "-1", "99999999T", "16E"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

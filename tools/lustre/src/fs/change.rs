@@ -54,7 +54,11 @@ fn owner(text: &str) -> Result<(Option<u32>, Option<u32>)> {
         || anyhow!("owner '{text}': expected UID, UID:GID or :GID as numbers, such as 1001:2001");
     let number = |text: &str| match text {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| wrong()),
+        // The highest one says on the wire that nothing is to change.
+        text => match text.parse() {
+            Ok(number) if number != u32::MAX => Ok(Some(number)),
+            _ => Err(wrong()),
+        },
     };
     let (uid, gid) = text.split_once(':').unwrap_or((text, ""));
     let owner = (number(uid)?, number(gid)?);
@@ -143,7 +147,7 @@ mod tests {
         ] {
             assert_eq!(owner(text).unwrap(), expected, "{text}");
         }
-        for text in ["", ":", "root", "1:2:3", "-1"] {
+        for text in ["", ":", "root", "1:2:3", "-1", "4294967295"] {
             assert!(owner(text).unwrap_err().to_string().contains("1001:2001"), "{text}");
         }
     }

@@ -18,7 +18,7 @@ use super::{Visit, show};
     ulnet lustre find /data/in /data/out -type d"
 )]
 pub(super) struct Options {
-    /// Directories
+    /// Directories and files, with all that is in them
     #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
     places: Vec<Place>,
     /// Name: '*' stands for any bytes, '?' for one, '[…]' for one of a set
@@ -162,14 +162,31 @@ impl Options {
     }
 }
 
+/// A path as those below it begin.
+fn shown(name: &str) -> String {
+    match name.trim_end_matches('/') {
+        "" => "/".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
 async fn one(at: &At<'_>, options: &Options) -> Result<Done> {
     let At { mount, stop, place, name } = *at;
     let (size, json) = (&options.size, options.visit.way.json);
     let node = mount.find(place.path.as_bytes(), true).await?;
+    // What is named is looked at first, as by find.
+    let last = super::names(&place.path).last().copied().unwrap_or("/");
+    let top = Found { node: node.clone(), path: shown(name), name: last.as_bytes().to_vec() };
+    let is_dir = node.kind() == FileKind::Dir;
     let mut walker = Walker::new(mount, stop, node, name);
     let mut rows = Vec::new();
+    let mut first = Some(top);
     loop {
-        let batch = walker.next().await?;
+        let batch = match first.take() {
+            Some(top) => vec![top],
+            None if is_dir => walker.next().await?,
+            None => Vec::new(),
+        };
         if batch.is_empty() {
             return Ok(Done { value: Value::Array(rows), whole: !walker.has_failed() });
         }

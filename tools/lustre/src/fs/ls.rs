@@ -5,7 +5,7 @@ use std::cell::Cell;
 use anyhow::Result;
 use clap::Args;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{Access, Attributes, FileKind, Name, Node, Place};
+use lustre_rt::visitor::{Access, Attributes, FileKind, Name, Node, Place, VisitError, join};
 use serde_json::{Value, json};
 
 use super::operands::{self, At, Done, Shape};
@@ -17,7 +17,8 @@ use super::{Stop, Visit, show};
 #[command(
     after_help = "Names are sorted by their bytes, once all of them are read. With -U they come in the \
                   order of the server, the first ones at once. Several are listed as they are named, each \
-                  directory below a line with its name.\n\nExamples:\n  \
+                  directory below a line with its name. A symbolic link that is named is listed itself with -l, \
+                  or if it leads nowhere.\n\nExamples:\n  \
     ulnet lustre ls 10.0.0.1@tcp:/lfs/data\n  \
     ulnet lustre ls -l /data /other\n  \
     ulnet lustre ls -U /data | wc -l"
@@ -36,7 +37,7 @@ pub(super) struct Options {
     visit: Visit,
 }
 
-fn line(name: &str, attributes: &Attributes) -> String {
+fn line(name: &str, attributes: &Attributes, link: Option<&str>) -> String {
     let Attributes { nlink, uid, gid, mtime, .. } = attributes;
     let size = match attributes.kind {
         FileKind::Block | FileKind::Char => {
@@ -46,9 +47,49 @@ fn line(name: &str, attributes: &Attributes) -> String {
         _ => attributes.size.to_string(),
     };
     let (mode, time) = (show::mode(attributes), show::time(*mtime));
-    format!("{mode} {nlink:>3} {uid:>8} {gid:>8} {size:>14} {time} {name}")
+    let to = link.map(|to| format!(" -> {to}")).unwrap_or_default();
+    format!("{mode} {nlink:>3} {uid:>8} {gid:>8} {size:>14} {time} {name}{to}")
 }
 
+/// The text of a link, to be shown.
+async fn text(mount: &Mount, node: &Node) -> Result<Option<String>, VisitError> {
+    match node.kind() {
+        FileKind::Link => Ok(Some(show::name(&mount.link_text(node).await?))),
+        _ => Ok(None),
+    }
+}
+
+/// A name of a directory, what it has, and the text of a link.
+type Shown<'a> = (&'a Name, Result<Option<(Attributes, Option<String>)>, VisitError>);
+
+/// What names of a directory have.
+async fn looked_at<'a>(mount: &Mount, dir: &Node, names: &'a [Name]) -> Vec<Shown<'a>> {
+    let found = mount.list(dir, names).await;
+    let one = |(name, found): (&'a Name, Result<Option<Attributes>, VisitError>)| async move {
+        let shown = async {
+            let Some(attributes) = found? else { return Ok(None) };
+            if attributes.kind != FileKind::Link {
+                return Ok(Some((attributes, None)));
+            }
+            let node = mount.node(name.fid, dir, &name.name).await?;
+            Ok(Some((attributes, text(mount, &node).await?)))
+        };
+        (name, shown.await)
+    };
+    join(names.iter().zip(found).map(one), IN_FLIGHT).await
+}
+
+/// The same as JSON.
+fn row(name: &str, attributes: &Attributes, link: Option<String>) -> Value {
+    let mut row = show::json(name, attributes);
+    if link.is_some() {
+        row["link"] = link.into();
+    }
+    row
+}
+
+/// Requests that are under way at a time.
+const IN_FLIGHT: usize = 8;
 /// Names whose attributes are asked for together.
 const BATCH: usize = 256;
 
@@ -90,11 +131,13 @@ async fn batch(
         return true;
     }
     let mut all = true;
-    for (name, found) in names.iter().zip(mount.list(dir, names).await) {
+    for (name, found) in looked_at(mount, dir, names).await {
         let name = show::name(&name.name);
         match found {
-            Ok(Some(attributes)) if json => rows.push(show::json(&name, &attributes)),
-            Ok(Some(attributes)) => println!("{}", line(&name, &attributes)),
+            Ok(Some((attributes, link))) if json => rows.push(row(&name, &attributes, link)),
+            Ok(Some((attributes, link))) => {
+                println!("{}", line(&name, &attributes, link.as_deref()))
+            }
             // It was removed after it had been listed.
             Ok(None) => {}
             Err(e) => {
@@ -133,12 +176,28 @@ async fn dir(
     Ok((rows, whole))
 }
 
+/// What an operand is. A link is followed if it is listed by name and leads somewhere, or is named as a
+/// directory.
+async fn named(mount: &Mount, path: &str, long: bool) -> Result<Node, VisitError> {
+    if long && !path.ends_with('/') {
+        return mount.find(path.as_bytes(), false).await;
+    }
+    let followed = mount.find(path.as_bytes(), true).await;
+    match followed {
+        Err(e) if !path.ends_with('/') => match mount.find(path.as_bytes(), false).await {
+            Ok(node) if node.kind() == FileKind::Link => Ok(node),
+            _ => Err(e),
+        },
+        followed => followed,
+    }
+}
+
 /// Lists an operand. `last`: whether a directory was listed before it, if anything was.
 async fn list(at: &At<'_>, options: &Options, last: &Cell<Option<bool>>) -> Result<Done> {
     let At { mount, stop, place, name } = *at;
     let Options { long, visit, .. } = options;
     let (json, several) = (visit.way.json, options.places.len() > 1);
-    let node = mount.find(place.path.as_bytes(), true).await?;
+    let node = named(mount, &place.path, *long).await?;
     let is_dir = node.kind() == FileKind::Dir;
     // A listing is apart from what stands before and behind it.
     let apart = move || {
@@ -148,14 +207,14 @@ async fn list(at: &At<'_>, options: &Options, last: &Cell<Option<bool>>) -> Resu
         }
     };
     if !is_dir {
-        let attributes = mount.attributes(&node).await?;
+        let (attributes, link) = (mount.attributes(&node).await?, text(mount, &node).await?);
         apart();
         match (json, long) {
             (true, _) => {}
-            (false, true) => println!("{}", line(name, &attributes)),
+            (false, true) => println!("{}", line(name, &attributes, link.as_deref())),
             (false, false) => println!("{name}"),
         }
-        return Ok(Value::from(vec![show::json(name, &attributes)]).into());
+        return Ok(Value::from(vec![row(name, &attributes, link)]).into());
     }
     apart();
     if several && !json {

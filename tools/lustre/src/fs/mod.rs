@@ -34,6 +34,7 @@ mod sentences;
 mod show;
 mod side;
 mod stat;
+mod stop;
 mod stripe;
 mod sum;
 mod touch;
@@ -41,18 +42,18 @@ mod tree;
 mod truncate;
 mod walker;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
 use lnet_rt::Net;
 use lustre_rt::visitor::{Access, Identity, Node, Place, VisitError};
 use lustre_rt::{Mount, MountConfig, wait};
+use serde_json::json;
 
 use crate::client::{self, Target, Way};
 use crate::ping::client_uuid;
+use stop::Stop;
 
 /// The variable that holds a file system, so that a path is enough.
 const VARIABLE: &str = "ULNET_LUSTRE";
@@ -211,7 +212,14 @@ fn place(text: &str) -> Result<Place> {
              file system in {VARIABLE}"
         );
     };
-    let system: Place = system.parse().with_context(|| VARIABLE.to_owned())?;
+    let system: Place = system.parse().map_err(|e| anyhow!("{VARIABLE}: {e}"))?;
+    // A path in it would be passed over, and what is removed would be something else than was meant.
+    if system.path != "/" {
+        bail!(
+            "{VARIABLE} '{system}': expected a file system without a path, such as '{}'",
+            system.with_path("/")
+        );
+    }
     Ok(system.with_path(text))
 }
 
@@ -225,11 +233,27 @@ fn taken() -> anyhow::Error {
     anyhow!("the root of a file system: expected a path below it")
 }
 
+/// The name of something that is to be removed or renamed. What '.' and '..' stand for has another one, and
+/// is seldom what was meant.
+///
+/// # Errors
+/// There is none.
+fn own_name(path: &str) -> Result<&str> {
+    match path.trim_end_matches('/').rsplit('/').next().unwrap_or_default() {
+        "" => Err(taken()),
+        "." | ".." => bail!("expected a path that ends with a name, not with '.' or '..'"),
+        name => Ok(name),
+    }
+}
+
 /// The directory of a path, and the name in it.
 ///
 /// # Errors
 /// A path without name, a directory that does not exist.
 async fn parent(mount: &Mount, path: &str) -> Result<(Node, Vec<u8>)> {
+    if path.ends_with('/') {
+        bail!("path '{path}': expected one that ends with a name: it is no directory");
+    }
     let names = names(path);
     let Some((name, above)) = names.split_last().filter(|(name, _)| **name != "..") else {
         bail!("path '{path}': expected one that ends with a name");
@@ -269,32 +293,6 @@ fn umask() -> u32 {
     mask.bits()
 }
 
-/// Whether the user wants the command to end.
-#[derive(Clone, Debug, Default)]
-struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    fn listen() -> Result<Self> {
-        let stop = Self::default();
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // A second one ends the program at once.
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.0))
-                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop.0)))
-                .context("signals")?;
-        }
-        Ok(stop)
-    }
-
-    /// # Errors
-    /// The user wants it, or reads no more.
-    fn check(&self) -> Result<()> {
-        if lines::are_unread() {
-            bail!("standard output is closed");
-        }
-        if self.0.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) }
-    }
-}
-
 /// Runs `f` in a file system.
 ///
 /// # Errors
@@ -306,10 +304,16 @@ fn with<R>(
     f: impl AsyncFnOnce(&Mount, &Stop) -> Result<R>,
 ) -> Result<R> {
     let stop = Stop::listen()?;
-    let result = self::visit(place, visit, access, async |mount| f(mount, &stop).await);
-    result.map_err(|e| match e.is::<VisitError>() {
-        true => anyhow!("{}", sentences::said(&e)),
-        false => e,
+    let result = self::visit(place, visit, &stop, access, async |mount| f(mount, &stop).await);
+    result.map_err(|e| {
+        if let Err(wanted) = stop.check() {
+            return wanted;
+        }
+        let why = sentences::said(&e);
+        if visit.way.json {
+            println!("{:#}", json!({ "name": place.to_string(), "error": why }));
+        }
+        anyhow!("{why}")
     })
 }
 
@@ -317,6 +321,7 @@ fn with<R>(
 fn visit<R>(
     place: &Place,
     visit: &Visit,
+    stop: &Stop,
     access: Access,
     f: impl AsyncFnOnce(&Mount) -> Result<R>,
 ) -> Result<R> {
@@ -329,6 +334,7 @@ fn visit<R>(
         who: identity(visit),
         access,
         limit: Duration::from_secs(visit.way.timeout),
+        interrupt: stop.interrupt.clone(),
     };
     let result = wait(async {
         let mount = Mount::begin(&rpc, config).await.map_err(said)?;

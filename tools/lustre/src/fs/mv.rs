@@ -31,9 +31,8 @@ pub(super) struct Options {
 
 async fn one(at: &At<'_>, goal: &Goal) -> Result<Done> {
     let At { mount, place, name, .. } = *at;
+    let last = super::own_name(&place.path)?;
     let node = mount.find(place.path.trim_end_matches('/').as_bytes(), false).await?;
-    let names = super::names(&place.path);
-    let last = names.last().ok_or_else(super::taken)?;
     let spot = goal.of(mount, last.as_bytes(), node.kind()).await?;
     mount.rename(&node, &spot.dir, &spot.name).await?;
     Ok(json!({ "from": name, "to": spot.path }).into())

@@ -148,7 +148,7 @@ pub(super) fn collect(
             true => place.path.clone(),
             false => place.to_string(),
         };
-        let visited = super::visit(first, visit, access, async |mount| {
+        let visited = super::visit(first, visit, &stop, access, async |mount| {
             for place in run {
                 stop.check()?;
                 let name = name(place);

@@ -103,6 +103,7 @@ async fn one(at: &At<'_>, recursive: bool, force: bool) -> Result<Done> {
     if super::names(&place.path).is_empty() {
         bail!("the root of a file system is not removed");
     }
+    super::own_name(&place.path)?;
     let remover = Remover { mount, stop, removed: Cell::default(), failed: Cell::default() };
     let path = place.path.trim_end_matches('/');
     match mount.find(path.as_bytes(), false).await {

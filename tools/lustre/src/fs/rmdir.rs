@@ -26,6 +26,7 @@ async fn one(at: &At<'_>) -> Result<Done> {
     if super::names(&place.path).is_empty() {
         bail!("the root of a file system is not removed");
     }
+    super::own_name(&place.path)?;
     let node = mount.find(place.path.trim_end_matches('/').as_bytes(), false).await?;
     if node.kind() != FileKind::Dir {
         bail!("expected a directory");

@@ -39,6 +39,15 @@ fn sentence(errno: Errno) -> String {
     }
 }
 
+/// A failure of this machine, as other tools say it: without the number behind.
+pub(super) fn local(e: &std::io::Error) -> String {
+    let text = e.to_string();
+    match text.split_once(" (os error ") {
+        Some((front, _)) => front.to_owned(),
+        None => text,
+    }
+}
+
 /// A failure in words.
 pub(super) fn said(e: &anyhow::Error) -> String {
     match e.downcast_ref::<VisitError>() {
@@ -47,7 +56,10 @@ pub(super) fn said(e: &anyhow::Error) -> String {
         }
         Some(VisitError::Refused { target, errno }) => format!("{target}: {}", sentence(*errno)),
         Some(e) => e.to_string(),
-        None => format!("{e:#}"),
+        None => match e.downcast_ref::<std::io::Error>() {
+            Some(io) if e.chain().len() == 1 => local(io),
+            _ => format!("{e:#}"),
+        },
     }
 }
 

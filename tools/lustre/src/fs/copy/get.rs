@@ -30,6 +30,7 @@ struct Out<'a> {
 }
 
 impl Copy<'_> {
+    /// Copies places. A link that the user names is followed, unless trees are copied.
     pub(super) async fn get(&self, from: &[Place], to: &Path) -> Result<()> {
         let out = Out { copy: self, links: Links::default(), names: Cell::new(0) };
         let into = to.is_dir();
@@ -38,7 +39,7 @@ impl Copy<'_> {
         }
         let mut given = BTreeSet::new();
         for place in from {
-            let node = match self.mount.find(place.path.as_bytes(), false).await {
+            let node = match self.mount.find(place.path.as_bytes(), !self.recursive).await {
                 Ok(node) => node,
                 Err(e) => {
                     self.tally.failed(&place.path, &why(&e.into(), &place.path));
@@ -177,6 +178,8 @@ impl Out<'_> {
         let text = self.copy.mount.link_text(node).await?;
         dir.symlink(name, &text)?;
         self.copy.link_out(path, node, dir, name);
+        let body = node.body();
+        dir.date(name, body.atime, body.mtime)?;
         self.copy.tally.link();
         Ok(())
     }

@@ -12,6 +12,8 @@ use rustix::io::Errno;
 
 /// Zeros are looked for in blocks of so many bytes.
 const BLOCK: usize = 64 << 10;
+/// Files of copies that were killed in a directory, before a further one is refused.
+const LEFT_MAX: u32 = 10_000;
 
 /// A directory that is held open.
 #[derive(Debug)]
@@ -60,12 +62,22 @@ impl Dir {
 
     /// Begins a file of this name; `unique` is one number for each of this process.
     pub(super) fn make(&self, name: &[u8], unique: u64) -> Result<New<'_>, Errno> {
-        let temporary = format!(".ulnet-{}-{unique}", std::process::id());
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        let file = fs::openat(&self.0, temporary.as_str(), flags, mode).map(File::from)?;
-        Ok(New { dir: self, name: name.to_vec(), temporary, file, done: false })
+        let mut further = 0;
+        loop {
+            // In containers many a process has the same number, also one that was killed and has left files.
+            let temporary = format!(".ulnet-{}-{unique}-{further}", std::process::id());
+            match fs::openat(&self.0, temporary.as_str(), flags, mode) {
+                Ok(file) => {
+                    let (name, file) = (name.to_vec(), File::from(file));
+                    return Ok(New { dir: self, name, temporary, file, done: false });
+                }
+                Err(Errno::EXIST) if further < LEFT_MAX => further += 1,
+                Err(e) => return Err(e),
+            }
+        }
     }
 
     /// Makes a symbolic link in place of the link or file of this name.
@@ -83,6 +95,12 @@ impl Dir {
     /// Gives a link of this name to another owner and group.
     pub(super) fn own(&self, name: &[u8], uid: Option<Uid>, gid: Option<Gid>) -> Result<(), Errno> {
         fs::chownat(&self.0, OsStr::from_bytes(name), uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Sets the times of a link of this name.
+    pub(super) fn date(&self, name: &[u8], atime: i64, mtime: i64) -> Result<(), Errno> {
+        let (name, times) = (OsStr::from_bytes(name), times(atime, mtime));
+        fs::utimensat(&self.0, name, &times, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// Gives a file in another directory one more name here.
@@ -230,6 +248,18 @@ mod tests {
         new.write(0, &[1; 100]).unwrap();
         drop(new);
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn name_that_a_killed_copy_has_left_behind_is_no_failure_of_the_next() {
+        let path = scratch("left");
+        let dir = Dir::open(&path).unwrap();
+        // One of the same process number, as in another container.
+        std::mem::forget(dir.make(b"a", 1).unwrap());
+        let new = dir.make(b"a", 1).unwrap();
+        new.write(0, b"x").unwrap();
+        new.finish(1, 0o600, (0, 0)).unwrap();
+        assert_eq!(std::fs::read(path.join("a")).unwrap(), b"x");
     }
 
     #[test]

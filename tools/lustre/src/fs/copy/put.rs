@@ -16,7 +16,7 @@ use lustre_rt::visitor::{
 use super::local::data_of;
 use super::{Copy, IN_FLIGHT, SMALL, at_a_time, chunks};
 use crate::fs::goal::{Goal, Spot};
-use crate::fs::sentences::why;
+use crate::fs::sentences::{local, why};
 
 /// Files with several names that were copied, by device and number: where the first copy is.
 type Links = RefCell<BTreeMap<(u64, u64), Node>>;
@@ -40,24 +40,34 @@ impl Copy<'_> {
         let goal = Goal::find(self.mount, to, from.len() > 1).await?;
         let links = Links::default();
         for path in from {
-            let meta = path.symlink_metadata();
-            let meta = match meta {
-                Ok(meta) => meta,
+            let (real, meta) = match self.named(path) {
+                Ok(found) => found,
                 Err(e) => {
-                    self.tally.failed(&path.display(), &e);
+                    self.tally.failed(&path.display(), &local(&e));
                     continue;
                 }
             };
             let kind = if meta.is_dir() { FileKind::Dir } else { FileKind::File };
             match goal.of(self.mount, &called(path), kind).await {
                 Ok(Spot { dir, name, .. }) => {
-                    let source = Source { path: path.clone(), name, meta };
+                    let source = Source { path: real, name, meta };
                     self.put_any(source, &dir, &links).await?;
                 }
                 Err(e) => self.failed(path, &e)?,
             }
         }
         Ok(())
+    }
+
+    /// A source that the user names, and what it has. A link is followed, unless trees are copied.
+    fn named(&self, path: &Path) -> std::io::Result<(PathBuf, Metadata)> {
+        let meta = path.symlink_metadata()?;
+        if self.recursive || !meta.is_symlink() {
+            return Ok((path.to_owned(), meta));
+        }
+        let real = path.canonicalize()?;
+        let meta = real.symlink_metadata()?;
+        Ok((real, meta))
     }
 
     fn failed(&self, path: &Path, e: &anyhow::Error) -> Result<()> {
@@ -110,7 +120,7 @@ impl Copy<'_> {
             let meta = match entry.metadata() {
                 Ok(meta) => meta,
                 Err(e) => {
-                    self.tally.failed(&path.display(), &e);
+                    self.tally.failed(&path.display(), &local(&e));
                     continue;
                 }
             };
@@ -198,6 +208,8 @@ impl Copy<'_> {
             Err(e) => return Err(e.into()),
         };
         self.own_in(&path.display().to_string(), meta, &made).await?;
+        let times = Changes { mode: None, ..kept(meta) };
+        self.mount.change(&made, &times).await?;
         self.tally.link();
         Ok(())
     }
