@@ -7,6 +7,7 @@
 //!  listing.rs  pages ─► names
 //!  names.rs    names and attributes are changed, by records (reint.rs) and new FIDs (fids.rs)   xattr.rs
 //!  file.rs     opens and closes (intent.rs); opens.rs: after a crash of a server   wish.rs: new layouts
+//!  dirs.rs     metadata targets that are chosen for new directories
 //!  unwanted.rs locks that came with opens are given back
 //!  data.rs     bytes: stripes.rs and runs.rs (where they are), ost.rs (requests)   attributes.rs: sizes
 //!  cached.rs   bytes behind caches, for programs that want them
@@ -22,6 +23,7 @@ mod attributes;
 mod cached;
 mod config;
 mod data;
+mod dirs;
 mod error;
 mod fids;
 mod file;
@@ -64,6 +66,7 @@ pub use attributes::Attributes;
 pub use cached::{CACHING, CacheWire, FileCache, ObjectAsk, ObjectEnd};
 pub use config::{Config, ConfigError, TARGETS_MAX, TargetEntry, Targets};
 pub use data::Part;
+pub use dirs::DirWish;
 pub use error::VisitError;
 pub use file::{Create, OpenFile, OpenHow};
 pub use join::join;

@@ -9,6 +9,7 @@ use lustre_wire::striping::Striping;
 
 use super::attributes::layout_of;
 use super::data::spots;
+use super::dirs::target_of;
 use super::join::join;
 use super::reint::{self, New, Parent};
 use super::stripes::{FileLayout, Spot};
@@ -19,6 +20,8 @@ use super::{IN_FLIGHT, VisitError, Visitor, Wire, mdc, ost};
 const SET_ID: u32 = 0o6000;
 /// Kind of a symbolic link in a mode, with all permissions.
 const LINK_MODE: u32 = 0o120_777;
+/// Kind of a file in a mode.
+const KIND: u32 = 0o170_000;
 /// Kind of a directory in a mode.
 const DIR_MODE: u32 = 0o040_000;
 /// Most bytes of the text of a symbolic link.
@@ -87,7 +90,13 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<Node, VisitError> {
         checked(name)?;
         let parent = self.parent_of(dir, name)?;
-        let mdt = self.mdt_of(parent.fid).await?;
+        let chosen = if mode & KIND == DIR_MODE { target_of(data)? } else { None };
+        let mdt = match chosen {
+            Some(index) => {
+                self.mdts.get(&index).ok_or(VisitError::NoTarget { kind: "MDT", index })?
+            }
+            None => self.mdt_of(parent.fid).await?,
+        };
         let (mode, umask) = match umask {
             Some(umask) => (mode, umask),
             None => self.masked(mdt, mode).await,
@@ -104,11 +113,12 @@ impl<W: Wire> Visitor<W> {
         Ok(Node { fid, parent: (parent.fid, parent.gid, name.to_vec()), body, layout })
     }
 
-    /// Makes a directory. `layout` is how it is spread over metadata targets (C-155); empty for the way
-    /// of its parent.
+    /// Makes a directory. `layout` says which metadata target gets it ([`DirWish`](super::DirWish));
+    /// empty: that of its parent.
     ///
     /// # Errors
-    /// `EEXIST`, a parent that may not be changed, no answer.
+    /// `EEXIST`, a parent that may not be changed, a target that is not there, a layout that is none, no
+    /// answer.
     pub async fn make_dir(
         &self,
         dir: &Node,
