@@ -93,7 +93,7 @@ fn c125_a_directory_with_a_chosen_target_is_made_there_with_a_fid_of_that_target
     let wire = Asked(&archive, Mutex::default());
     let visitor = begin(&wire);
     let dir = run(visitor.find(b"/f10", false)).unwrap();
-    let layout = DirWish { mdt: Some(1) }.bytes();
+    let layout = DirWish { mdt: Some(1), ..DirWish::default() }.bytes();
     // Frame 436: made by MDT 1, in a directory of MDT 0.
     let made = run(visitor.make_dir(&dir, b"dd", 0o777, &layout)).unwrap();
     assert_eq!(made.kind(), FileKind::Dir);
@@ -114,7 +114,7 @@ fn a_directory_on_a_target_that_is_not_there_is_refused_by_name() {
     let wire = Asked(&archive, Mutex::default());
     let visitor = begin(&wire);
     let dir = run(visitor.find(b"/f10", false)).unwrap();
-    let layout = DirWish { mdt: Some(7) }.bytes();
+    let layout = DirWish { mdt: Some(7), ..DirWish::default() }.bytes();
     let e = run(visitor.make_dir(&dir, b"dd", 0o777, &layout)).unwrap_err();
     assert_eq!(e.errno(), Errno::ENXIO);
     assert!(e.to_string().starts_with("MDT 7:"), "{e}");

@@ -171,3 +171,20 @@ fn default_layout_of_a_directory_may_be_a_pool_alone() {
     stage.ok(&["setstripe", "/d", "--delete"]);
     assert_eq!(shown(), serde_json::Value::Null);
 }
+
+#[test]
+fn directory_on_a_metadata_target_that_is_not_there_is_not_made() {
+    let stage = stage("chosen", "127.63");
+    stage.ok(&["mkdir", "-i", "0", "/here"]);
+    let (err, code) = stage.run(&["mkdir", "-i", "7", "/there"]);
+    assert!(code == Some(1) && err.contains("MDT 7: the configuration has none"), "{code:?} {err}");
+    assert_eq!(stage.run(&["stat", "/there"]).1, Some(1));
+    for (words, expected) in [
+        (&["mkdir", "-c", "0", "/there"][..], "expected 1 to 2000, or -1 for all"),
+        (&["mkdir", "-c", "2", "-H", "md5", "/there"], "all_char, fnv_1a_64, crush, crush2"),
+        (&["mkdir", "-H", "crush", "/there"], "--mdt-count"),
+    ] {
+        let (err, code) = stage.run(words);
+        assert!(code == Some(2) && err.contains(expected), "{words:?}: {code:?} {err}");
+    }
+}

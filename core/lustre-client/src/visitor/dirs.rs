@@ -1,33 +1,71 @@
 //! Which metadata targets a user wants for a new directory (C-123, C-155). Pure.
 
-use lnet_types::ByteOrder;
-use lustre_wire::Layout as _;
-use lustre_wire::striping::Magic;
+use lustre_wire::striping::{DirDefault, Magic, Striping};
 
-use super::VisitError;
+use super::{LayoutError, VisitError};
 
-/// Bytes of the layout that a user chooses.
-const LEN: usize = 48;
 /// Any target.
 const ANY: u32 = u32::MAX;
+/// Levels below a striped directory that are striped like it: as `lfs mkdir` asks for (C-155).
+const DEPTH: u8 = 3;
+
+/// By which rule a striped directory spreads its names (C-154).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirHash {
+    /// The sum of all characters.
+    AllChars = 1,
+    /// FNV-1a of 64 bits.
+    Fnv1a64 = 2,
+    /// Crush.
+    Crush = 3,
+    /// Crush, with names of temporary files where their final ones will be.
+    Crush2 = 4,
+}
+
+impl DirHash {
+    /// Each, with its name as `lfs` has it.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::AllChars, "all_char"),
+        (Self::Fnv1a64, "fnv_1a_64"),
+        (Self::Crush, "crush"),
+        (Self::Crush2, "crush2"),
+    ];
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(hash, _)| hash)
+    }
+}
 
 /// Where a new directory is to be. What is not said is decided by the servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirWish {
-    /// Index of the metadata target that gets the directory.
+    /// Index of the metadata target that gets the directory, or its first stripe.
     pub mdt: Option<u32>,
+    /// Over how many metadata targets its names are spread; -1 for all.
+    pub count: Option<i32>,
+    /// By which rule.
+    pub hash: Option<DirHash>,
 }
 
 impl DirWish {
     /// The bytes of the layout, for [`Visitor::make_dir`](super::Visitor::make_dir); empty if nothing is
     /// wanted.
     pub fn bytes(&self) -> Vec<u8> {
-        let Some(mdt) = self.mdt else { return Vec::new() };
-        let mut bytes = Magic::DIR_USER.to_bytes(ByteOrder::Little);
-        bytes.extend(0u32.to_le_bytes());
-        bytes.extend(mdt.to_le_bytes());
-        bytes.resize(LEN, 0);
-        bytes
+        let Self { mdt, count, hash } = *self;
+        if *self == Self::default() {
+            return Vec::new();
+        }
+        let spread = count.is_some_and(|count| count != 0 && count != 1);
+        let layout = DirDefault {
+            magic: Magic::DIR_USER,
+            stripe_count: count.unwrap_or(0),
+            master: mdt.unwrap_or(ANY),
+            hash: hash.map_or(0, |hash| hash as u32),
+            inherit: if spread { DEPTH } else { 0 },
+            ..DirDefault::default()
+        };
+        Striping::DirDefault(layout, Vec::new()).to_bytes()
     }
 }
 
@@ -40,16 +78,10 @@ pub(super) fn target_of(layout: &[u8]) -> Result<Option<u32>, VisitError> {
     if layout.is_empty() {
         return Ok(None);
     }
-    let bad = || VisitError::Layout(super::LayoutError::Bad("expected one of a directory"));
-    let word = |at: usize| {
-        let bytes = layout.get(at..at + 4)?;
-        bytes.try_into().ok().map(u32::from_le_bytes)
-    };
-    if layout.len() != LEN || word(0) != Some(0x0cd3_0cd0) {
-        return Err(bad());
+    match Striping::parse(layout) {
+        Ok(Striping::DirDefault(head, _)) => Ok((head.master != ANY).then_some(head.master)),
+        _ => Err(VisitError::Layout(LayoutError::Bad("expected one of a directory"))),
     }
-    let mdt = word(8).ok_or_else(bad)?;
-    Ok((mdt != ANY).then_some(mdt))
 }
 
 #[cfg(test)]
@@ -59,7 +91,7 @@ mod tests {
     #[test]
     fn c155_a_target_that_is_chosen_has_the_bytes_that_servers_read() {
         assert_eq!(DirWish::default().bytes(), Vec::<u8>::new());
-        let bytes = DirWish { mdt: Some(1) }.bytes();
+        let bytes = DirWish { mdt: Some(1), ..DirWish::default() }.bytes();
         assert_eq!(bytes.len(), 48);
         assert_eq!(bytes[..12], [0xd0, 0x0c, 0xd3, 0x0c, 0, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(bytes[12..], [0; 36]);
@@ -67,10 +99,25 @@ mod tests {
     }
 
     #[test]
+    fn c155_a_spread_directory_has_the_bytes_that_were_recorded() {
+        let two = DirWish { count: Some(2), ..DirWish::default() };
+        let bytes = two.bytes();
+        assert_eq!(bytes[..12], [0xd0, 0x0c, 0xd3, 0x0c, 2, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!((&bytes[12..20], bytes[20], &bytes[21..]), (&[0; 8][..], 3, &[0; 27][..]));
+        assert_eq!(target_of(&bytes).unwrap(), None);
+        let crush = DirWish { hash: DirHash::named("crush"), ..two }.bytes();
+        assert_eq!(crush[12..16], [3, 0, 0, 0]);
+        assert_eq!(DirHash::named("md5"), None);
+    }
+
+    #[test]
     fn layouts_without_a_target_leave_it_open_while_other_bytes_are_refused() {
         assert_eq!(target_of(b"").unwrap(), None);
-        assert_eq!(target_of(&DirWish { mdt: Some(ANY) }.bytes()).unwrap(), None);
+        assert_eq!(
+            target_of(&DirWish { mdt: Some(ANY), ..DirWish::default() }.bytes()).unwrap(),
+            None
+        );
         assert!(target_of(&[0; 48]).is_err());
-        assert!(target_of(&DirWish { mdt: Some(1) }.bytes()[..47]).is_err());
+        assert!(target_of(&DirWish { mdt: Some(1), ..DirWish::default() }.bytes()[..47]).is_err());
     }
 }

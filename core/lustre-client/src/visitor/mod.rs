@@ -66,7 +66,7 @@ pub use attributes::Attributes;
 pub use cached::{CACHING, CacheWire, FileCache, ObjectAsk, ObjectEnd};
 pub use config::{Config, ConfigError, TARGETS_MAX, TargetEntry, Targets};
 pub use data::Part;
-pub use dirs::DirWish;
+pub use dirs::{DirHash, DirWish};
 pub use error::VisitError;
 pub use file::{Create, OpenFile, OpenHow};
 pub use join::join;

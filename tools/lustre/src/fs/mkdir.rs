@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use lustre_rt::visitor::{Access, Changes, FileKind, Place};
+use lustre_rt::visitor::{Access, Changes, DirHash, DirWish, FileKind, Place};
 use serde_json::json;
 
 use super::Visit;
@@ -12,7 +12,9 @@ use super::operands::{self, At, Done, Shape};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ulnet lustre mkdir 10.0.0.1@tcp:/lfs/data\n  \
-    ulnet lustre mkdir -p /data/in/today /data/out -m 750")]
+    ulnet lustre mkdir -p /data/in/today /data/out -m 750\n  \
+    ulnet lustre mkdir -i 1 /data/elsewhere\n  \
+    ulnet lustre mkdir -c 2 -H crush /data/spread")]
 pub(super) struct Options {
     /// Directories
     #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
@@ -23,11 +25,31 @@ pub(super) struct Options {
     /// Permissions, octal; 777 without the mask of this process if not given
     #[arg(short, long, value_parser = super::mode)]
     mode: Option<u32>,
+    /// Metadata target that gets it, by its index; that of its parent if not given, and for what -p makes
+    #[arg(short = 'i', long, value_name = "INDEX")]
+    mdt_index: Option<u32>,
+    /// Metadata targets over which its names are spread; -1 for all
+    #[arg(short = 'c', long, value_name = "COUNT", allow_hyphen_values = true, value_parser = count)]
+    mdt_count: Option<i32>,
+    /// Rule by which they are spread: all_char, fnv_1a_64, crush or crush2; the server's if not given
+    #[arg(short = 'H', long, value_name = "RULE", requires = "mdt_count", value_parser = hash)]
+    mdt_hash: Option<DirHash>,
     #[command(flatten)]
     visit: Visit,
 }
 
-async fn one(at: &At<'_>, parents: bool, mode: Option<u32>) -> Result<Done> {
+/// Metadata targets of a directory.
+fn count(text: &str) -> Result<i32, String> {
+    let bad = || "expected 1 to 2000, or -1 for all".to_owned();
+    text.parse().ok().filter(|count| *count == -1 || (1..=2000).contains(count)).ok_or_else(bad)
+}
+
+fn hash(text: &str) -> Result<DirHash, String> {
+    let names = DirHash::ALL.map(|(_, name)| name).join(", ");
+    DirHash::named(text).ok_or_else(|| format!("expected one of {names}"))
+}
+
+async fn one(at: &At<'_>, parents: bool, mode: Option<u32>, layout: &[u8]) -> Result<Done> {
     let At { mount, stop, place, name: shown } = *at;
     let mut made = Vec::new();
     let names = super::names(&place.path);
@@ -46,7 +68,7 @@ async fn one(at: &At<'_>, parents: bool, mode: Option<u32>) -> Result<Done> {
             found => found?,
         };
     }
-    match mount.make_dir(&dir, last.as_bytes(), mode.unwrap_or(0o777), b"").await {
+    match mount.make_dir(&dir, last.as_bytes(), mode.unwrap_or(0o777), layout).await {
         Err(e) if parents && e.errno() == lnet_types::Errno::EEXIST => {
             let there = mount.find(place.path.as_bytes(), true).await?;
             if there.kind() != FileKind::Dir {
@@ -70,8 +92,10 @@ async fn one(at: &At<'_>, parents: bool, mode: Option<u32>) -> Result<Done> {
 /// # Errors
 /// As [`operands::each`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { places, parents, mode, visit } = options;
+    let Options { places, parents, mode, mdt_index, mdt_count, mdt_hash, visit } = options;
+    let wish = DirWish { mdt: *mdt_index, count: *mdt_count, hash: *mdt_hash };
+    let layout = wish.bytes();
     operands::each(places, visit, Access::Change, Shape::Each, async |at| {
-        one(at, *parents, *mode).await
+        one(at, *parents, *mode, &layout).await
     })
 }
