@@ -532,7 +532,8 @@ impl Kind for Mdt {
 
     fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
         self.make_root(cx);
-        if self.free.is_none() {
+        // Without room nothing changes that would measure it, and others may make some.
+        if self.has_room().is_err() || self.free.is_none() {
             self.measure(cx);
         }
         self.serve_file(served, cx);

@@ -292,6 +292,15 @@ impl Bench {
         });
     }
 
+    /// The store of names has room for so many bytes from now on.
+    fn room(&mut self, bytes: u64) {
+        self.party(self.server, |party, _| {
+            let id = party.targets.id(MDT).unwrap();
+            let store: &mut dyn Any = party.targets.store_mut(id).unwrap();
+            store.downcast_mut::<MemoryStore>().unwrap().set_max(bytes);
+        });
+    }
+
     fn import(&mut self, upper: UpperId, kind: ImportKind, target: &str, client: &str) -> ImportId {
         let config = ImportConfig {
             kind,

@@ -55,6 +55,21 @@ fn names_are_made_found_moved_and_removed() {
 }
 
 #[test]
+fn nothing_new_is_made_without_room_and_again_when_others_have_made_some() {
+    let bench = &mut Bench::new(1);
+    let c = bench.client("c", 0);
+    bench.mkdir(c, ROOT, "before", 1).unwrap();
+    bench.room(0);
+    // It is measured with each change. What was begun before is done in any case.
+    bench.mkdir(c, ROOT, "on the way", 2).unwrap();
+    assert_eq!(bench.mkdir(c, ROOT, "without", 3), Err(Errno::ENOSPC));
+    bench.lookup(c, ROOT, "on the way").unwrap();
+    bench.room(1 << 30);
+    bench.getattr(c, ROOT).unwrap();
+    bench.mkdir(c, ROOT, "after", 4).unwrap();
+}
+
+#[test]
 fn a_name_that_no_file_may_have_is_refused() {
     let bench = &mut Bench::new(1);
     let c = bench.client("c", 0);
