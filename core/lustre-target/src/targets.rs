@@ -1,6 +1,7 @@
 //! The targets of one node: which event of the request layer and which fact of a store goes to which
 //! target. Decides nothing.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use ldlm::server::LockServer;
@@ -215,6 +216,10 @@ impl Slot {
         (&mut **kind, Cx { rpc, store: &mut **store, journal })
     }
 }
+
+/// A target without room looks after so long whether others have made some: nothing changes by it that would
+/// show it.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What an operator should know of the store of a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -58,7 +58,7 @@ use crate::journal::{Cx, When};
 use crate::lock_server;
 use crate::site::Site;
 use crate::store::{Change, Outcome, Store, StoreError, StoreOrder};
-use crate::targets::{Beginning, CallbackFact, Kind};
+use crate::targets::{Beginning, CallbackFact, Kind, LOOK_AGAIN};
 
 use data::{DataWork, is_data};
 use guard::{Beside, Brought, Found, LockedOut};
@@ -132,6 +132,8 @@ pub struct Mdt {
     /// Free bytes of the store, as far as it is known.
     free: Option<u64>,
     measuring: bool,
+    /// When to ask it again, as it has none.
+    look: Option<Instant>,
 }
 
 /// The token of the order that measures the space.
@@ -165,6 +167,7 @@ impl Mdt {
             handles: Prng::new(0),
             free: None,
             measuring: false,
+            look: None,
         })
     }
 
@@ -332,6 +335,7 @@ impl Mdt {
     fn measure(&mut self, cx: &mut Cx<'_, '_, '_>) {
         if !self.measuring {
             self.measuring = true;
+            self.look = None;
             cx.order(StoreOrder::Space { token: MEASURE });
         }
     }
@@ -532,8 +536,7 @@ impl Kind for Mdt {
 
     fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
         self.make_root(cx);
-        // Without room nothing changes that would measure it, and others may make some.
-        if self.has_room().is_err() || self.free.is_none() {
+        if self.free.is_none() {
             self.measure(cx);
         }
         self.serve_file(served, cx);
@@ -573,6 +576,7 @@ impl Kind for Mdt {
             self.measuring = false;
             if let Ok(Outcome::Space { free, .. }) = outcome {
                 self.free = Some(free);
+                self.look = self.has_room().is_err().then(|| cx.rpc.now() + LOOK_AGAIN);
             }
             return;
         }
@@ -671,11 +675,15 @@ impl Kind for Mdt {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.locks.poll_timeout(), self.objects.poll_timeout()].into_iter().flatten().min()
+        let due = [self.locks.poll_timeout(), self.objects.poll_timeout(), self.look];
+        due.into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_, '_, '_>) {
         self.expire_locks(cx);
+        if self.look.is_some_and(|at| at <= cx.rpc.now()) {
+            self.measure(cx);
+        }
         self.work(cx);
         self.go_on(cx);
         self.unlocked(cx);

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use lustre_wire::ost::Obdo;
 use ptlrpc::ExportId;
 
+use super::BRW_SIZE;
+
 /// Bytes that one promise is beside the data that it is for, for each extent.
 const EXTENT: u64 = 24 << 10;
 
@@ -52,6 +54,11 @@ impl Grants {
     /// Bytes that are neither used nor promised.
     fn left(&self) -> u64 {
         self.free.saturating_sub(self.total)
+    }
+
+    /// Whether a request of the largest kind may find no room.
+    pub(super) fn is_short(&self) -> bool {
+        self.left() < BRW_SIZE.into()
     }
 
     /// A client speaks over a connection with which it said that it holds `announced`. What it holds

@@ -42,7 +42,7 @@ use ptlrpc::{Answer, Direction, ExportId, Rpc, Served, ServedId};
 use crate::journal::Cx;
 use crate::lock_server;
 use crate::store::{DATA_END, Outcome, Source, Space, StoreError, StoreOrder};
-use crate::targets::{Beginning, CallbackFact, Kind};
+use crate::targets::{Beginning, CallbackFact, Kind, LOOK_AGAIN};
 
 pub(crate) use extents::{Extents, RANGES_MAX as EXTENTS_MAX};
 pub(crate) use request::{Ask as DataAsk, PAGE, Refusal, Request as DataRequest, read_at};
@@ -125,6 +125,8 @@ pub struct Ost {
     grants: Grants,
     /// The store is being asked for its space.
     measuring: bool,
+    /// When to ask it again, as it has little.
+    look: Option<Instant>,
 }
 
 impl core::fmt::Debug for Ost {
@@ -144,6 +146,7 @@ impl Ost {
             queue: VecDeque::new(),
             grants: Grants::default(),
             measuring: false,
+            look: None,
         }
     }
 
@@ -186,6 +189,7 @@ impl Ost {
     fn measure(&mut self, cx: &mut Cx<'_, '_, '_>) {
         if !self.measuring {
             self.measuring = true;
+            self.look = None;
             self.grants.asked();
             cx.order(StoreOrder::Space { token: MEASURE });
         }
@@ -470,6 +474,7 @@ impl Kind for Ost {
             if let Ok(Outcome::Space { total, free }) = outcome {
                 self.grants.measured(total, free);
                 self.grants.keep(|export| cx.rpc.granted(export).is_some());
+                self.look = self.grants.is_short().then(|| cx.rpc.now() + LOOK_AGAIN);
             }
             return;
         }
@@ -517,11 +522,15 @@ impl Kind for Ost {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.locks.as_ref()?.poll_timeout()
+        let locks = self.locks.as_ref().and_then(LockServer::poll_timeout);
+        [locks, self.look].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_, '_, '_>) {
         self.expire(cx);
+        if self.look.is_some_and(|at| at <= cx.rpc.now()) {
+            self.measure(cx);
+        }
         self.unlocked(cx);
     }
 

@@ -228,6 +228,32 @@ fn l82_statfs_is_answered_when_the_target_is_full() {
 }
 
 #[test]
+fn room_that_others_have_made_is_seen_within_a_second() {
+    let mut world = World::new(ost(), MemoryStore::new(Commit::AtOnce, 1 << 30));
+    let client = world.client(wire::wanted());
+    make(&mut world, client, 1);
+    let mut at = 0;
+    let mut written = |world: &mut World| {
+        at += 4096;
+        let ranges = [wire::range(at, 4096, NiobufFlags::WRITE)];
+        let call = write_call(world, object(1), &ranges, &[1; 4096], |_| ());
+        match world.call(client, call) {
+            Ok(reply) => reply.msg().unwrap().get::<i32>(2).unwrap(),
+            Err(CallError::Refused(errno)) => errno.negative(),
+            Err(e) => panic!("{e}"),
+        }
+    };
+    assert_eq!(written(&mut world), 0);
+    world.room(1);
+    // It is measured with each change.
+    let refused = [(); 3].map(|()| written(&mut world));
+    assert_eq!(refused[1..], [-28, -28]);
+    world.room(1 << 30);
+    world.pass(core::time::Duration::from_secs(1));
+    assert_eq!(written(&mut world), 0);
+}
+
+#[test]
 fn l83_create_makes_what_is_missing_up_to_the_wanted_object() {
     let (mut world, client) = world();
     let create = |world: &mut World, id, flags| {

@@ -14,7 +14,7 @@ use ptlrpc::{
 };
 
 use crate::store::Store;
-use crate::{Kind, Targets, start};
+use crate::{Kind, MemoryStore, Targets, start};
 
 /// Memory in regions of their own.
 #[derive(Default)]
@@ -277,6 +277,16 @@ impl World {
     /// How many finished requests a client has repeated.
     pub(super) fn replayed(&mut self, client: Client) -> u64 {
         self.party_of(client.upper, |party, _| party.ptlrpc.client_stats().replayed)
+    }
+
+    /// The store, which is one in memory, has room for so many bytes from now on.
+    pub(super) fn room(&mut self, bytes: u64) {
+        self.party_of(self.server, |party, _| {
+            let uuid = party.targets.lockers().next().expect("a target").0.to_owned();
+            let id = party.targets.id(&uuid).expect("a target");
+            let store: &mut dyn core::any::Any = party.targets.store_mut(id).expect("its store");
+            store.downcast_mut::<MemoryStore>().expect("one in memory").set_max(bytes);
+        });
     }
 
     /// What the clients of the server were granted, if that is the same for all.
