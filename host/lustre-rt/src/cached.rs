@@ -20,7 +20,8 @@ use crate::node::{RpcError, RpcNode};
 use crate::objects::{Object, Objects, ObjectsError};
 
 /// A file system, for a program that reads and writes the data of its files behind a cache. All else is
-/// [`Mount`]'s, which it stands for: a method here goes before that of the same name there.
+/// [`Mount`]'s, which it stands for: a method here goes before that of the same name there. Of `truncate`
+/// there: servers lock what they cut off, and call back what is cached here.
 ///
 /// ```text
 ///  write_at   ends when the bytes are cached under a lock; a later reader, wherever it is, finds them
@@ -108,14 +109,6 @@ impl CachedMount {
         bytes: impl Into<Vec<u8>>,
     ) -> Result<u64, VisitError> {
         self.cache.append(&self.mount, file, bytes).await
-    }
-
-    /// A file ends there from now on: what was behind is gone, what is missing is zeros.
-    ///
-    /// # Errors
-    /// A file that is not open for writing, no space, no answer.
-    pub async fn truncate(&self, file: &mut OpenFile, size: u64) -> Result<(), VisitError> {
-        self.cache.truncate(&self.mount, file, size).await
     }
 
     /// Waits until what was written survives all targets, its name too.

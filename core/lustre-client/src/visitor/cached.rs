@@ -267,20 +267,6 @@ impl<C: Send + Sync> FileCache<C> {
         visitor.why_gone(file, ended.into_iter().collect::<Result<(), _>>()).await
     }
 
-    /// A file ends there from now on.
-    ///
-    /// # Errors
-    /// As [`Visitor::truncate`].
-    pub async fn truncate<W: CacheWire<Cache = C>>(
-        &self,
-        visitor: &Visitor<W>,
-        file: &mut OpenFile,
-        size: u64,
-    ) -> Result<(), VisitError> {
-        // The servers lock what they cut off, and call back what is cached here.
-        visitor.truncate(file, size).await
-    }
-
     /// Writes bytes behind the end of a file, and says where that was. Another client that appends at the
     /// same time may write there too.
     ///

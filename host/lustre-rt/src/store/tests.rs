@@ -399,8 +399,12 @@ fn file_system_without_room_refuses_what_needs_some() {
     disk.order(StoreOrder::Apply(Txn { id: 1, changes: vec![put], must: false }), &slate);
     let refused = StoreFact::Applied { txn: 1, result: Err(StoreError::Full) };
     assert_eq!(disk.poll(&mut slate), Some(refused));
-    // What makes room is taken.
-    apply(&mut disk, 1, &mut slate, vec![Change::Delete(Space::Objects, b"key".to_vec())]);
+    // What its target has counted on is taken.
+    let put = Change::Put(Space::Objects, b"must".to_vec(), vec![1]);
+    disk.order(StoreOrder::Apply(Txn { id: 1, changes: vec![put], must: true }), &slate);
+    assert_eq!(disk.poll(&mut slate), Some(StoreFact::Applied { txn: 1, result: Ok(()) }));
+    // So is what makes room.
+    apply(&mut disk, 2, &mut slate, vec![Change::Delete(Space::Objects, b"key".to_vec())]);
     disk.commit().unwrap();
     assert_eq!(record(&mut disk, b"key"), None);
 }

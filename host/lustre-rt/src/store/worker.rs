@@ -307,17 +307,16 @@ mod tests {
     use super::super::DiskConfig;
     use super::*;
 
-    #[test]
-    fn a_read_while_a_commit_is_under_way_leaves_nothing_to_be_committed() {
-        let dir = fresh::path("store-worker");
-        std::fs::create_dir_all(&dir).unwrap();
+    fn worker(dir: &std::path::Path) -> (Worker, Receiver<Batch>, Receiver<(StoreFact, Loaded)>) {
+        std::fs::create_dir_all(dir).unwrap();
         let (batches, frozen) = channel();
-        let (done, _facts) = channel();
-        let mut worker = Worker {
-            disk: Disk::open(DiskConfig::new(&dir)).unwrap(),
+        let (done, facts) = channel();
+        let disk = Disk::open(DiskConfig::new(dir)).unwrap();
+        let worker = Worker {
+            patience: disk.patience(),
+            disk,
             batches,
             committing: false,
-            patience: Patience::default(),
             short: false,
             dirty_since: None,
             syncs: VecDeque::new(),
@@ -327,6 +326,13 @@ mod tests {
             signal: Arc::default(),
             undelivered: false,
         };
+        (worker, frozen, facts)
+    }
+
+    #[test]
+    fn a_read_while_a_commit_is_under_way_leaves_nothing_to_be_committed() {
+        let dir = fresh::path("store-worker");
+        let (mut worker, frozen, _facts) = worker(&dir);
         let slate = Slate(Vec::new());
         let put = Change::Put(Space::Objects, b"key".to_vec(), vec![1]);
         let read = Source::Record(Space::Objects, b"key".to_vec());
@@ -343,6 +349,31 @@ mod tests {
         worker.committed(batch.commit());
         // Otherwise a commit would be due for ever, and the thread would look for it without a pause.
         assert_eq!(worker.dirty_since, None);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn commit_that_waits_for_room_is_reported_once() {
+        let dir = fresh::path("store-worker-short");
+        let (mut worker, _frozen, facts) = worker(&dir);
+        let full = |patience: &Patience| {
+            let mut refused = false;
+            let write = || match core::mem::replace(&mut refused, true) {
+                false => Err(std::io::ErrorKind::StorageFull.into()),
+                true => Ok(()),
+            };
+            patience.with_room(write).unwrap();
+        };
+        worker.patience.begin();
+        worker.committing = true;
+        worker.look_for_room();
+        assert!(facts.try_recv().is_err());
+        for _ in 0..2 {
+            full(&worker.patience);
+            worker.look_for_room();
+        }
+        let reported: Vec<_> = facts.try_iter().map(|(fact, _)| fact).collect();
+        assert_eq!(reported, [StoreFact::Short]);
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -5,7 +5,9 @@ use std::cell::Cell;
 use anyhow::Result;
 use clap::Args;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{Access, Attributes, FileKind, Name, Node, Place, VisitError, join};
+use lustre_rt::visitor::{
+    Access, Attributes, FileKind, IN_FLIGHT, Name, Node, Place, VisitError, join,
+};
 use serde_json::{Value, json};
 
 use super::operands::{self, At, Done, Shape};
@@ -88,8 +90,6 @@ fn row(name: &str, attributes: &Attributes, link: Option<String>) -> Value {
     row
 }
 
-/// Requests that are under way at a time.
-const IN_FLIGHT: usize = 8;
 /// Names whose attributes are asked for together.
 const BATCH: usize = 256;
 
