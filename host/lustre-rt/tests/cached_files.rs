@@ -198,7 +198,7 @@ fn file_that_is_not_open_for_writing_is_not_written_and_none_is_longer_than_offs
 }
 
 #[test]
-fn pa022_a_file_of_four_stripes_costs_one_open_and_a_lock_on_each_of_four_targets() {
+fn pa022_a_file_of_four_stripes_costs_one_lock_on_each_of_four_targets() {
     let server = "127.90.5.1";
     let (_node, rpc) = serve(server);
     let (_a, one) = node("127.90.5.2");
