@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use lnet_types::{Memory, iovec_len};
 use lustre_target::store::{
@@ -16,14 +17,22 @@ use redb::Database;
 
 use crate::spare::Spare;
 
-use super::blocks::{BLOCK, Blocks};
+use super::blocks::{BLOCK, Block, Blocks};
 use super::commit::{Batch, Committed};
-use super::layer::{Layer, Layers, Snapshot};
+use super::layer::{Layer, Layers, Place, Snapshot};
 use super::room::{Patience, Roomy};
-use super::{BLOCKS, DESCRIPTION, DirLock, RECORDS, db_error, io_error};
+use super::{
+    BLOCKS, DATABASE, DESCRIPTION, DirLock, RECORDS, db_damaged, db_error, io_error, total,
+};
 
 /// What the format file says.
 const FORMAT: &str = "ulnet store 2\n";
+/// Bytes of the database that stay in memory. It is read whole when it is opened.
+const CACHE: usize = 1 << 30;
+/// Changes of a transaction that is carried out at once, at most.
+const FEW: usize = 64;
+/// So long ago an order that is carried out at once may have looked for room.
+const RECENT: Duration = Duration::from_millis(100);
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -102,6 +111,10 @@ pub struct Disk {
     committed: u64,
     failed: bool,
     facts: VecDeque<(StoreFact, Loaded)>,
+    /// Whether all of the database is in memory.
+    cached: bool,
+    /// When the space was looked up, its bytes, and those of them that the store may use.
+    room: Option<(Instant, u64, u64)>,
     /// What waits where there is no room.
     patience: Patience,
     /// Memory of data on their way to blocks and from there.
@@ -128,6 +141,24 @@ impl core::fmt::Debug for Disk {
     }
 }
 
+/// Whether a transaction is refused where there is no room for it.
+fn needs_room_for(txn: &Txn) -> bool {
+    !txn.must && txn.grows() > 0
+}
+
+/// Whether an order looks how much room there is.
+fn needs_room(order: &StoreOrder) -> bool {
+    match order {
+        StoreOrder::Apply(txn) => needs_room_for(txn),
+        order => matches!(order, StoreOrder::Space { .. }),
+    }
+}
+
+/// Whether the database of this path stays in memory.
+fn fits(records: &Path) -> bool {
+    fs::metadata(records).is_ok_and(|file| file.len() <= CACHE as u64 / 2)
+}
+
 fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
@@ -139,12 +170,9 @@ fn key_of(space: Space, key: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Runs `f` on the database; a panic on a damaged file is an error like others.
+/// Runs `f` on a database that is not open yet; a panic on a damaged file is an error like others.
 fn guarded<T>(f: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, String> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)) {
-        Ok(result) => result.map_err(|e| e.to_string()),
-        Err(_) => Err("not a database that can be read".to_owned()),
-    }
+    total(|| f().map_err(|e| e.to_string()), str::to_owned)
 }
 
 impl Disk {
@@ -163,7 +191,7 @@ impl Disk {
     /// It is damaged, or holds something else.
     pub fn open_locked(config: DiskConfig, lock: DirLock) -> Result<Self, OpenError> {
         let dir = &config.dir;
-        let (records, format) = (dir.join("records.redb"), dir.join("format"));
+        let (records, format) = (dir.join(DATABASE), dir.join("format"));
         let path = dir.join("blocks");
         if !format.exists() {
             make(dir, &records, &path, &format)?;
@@ -181,7 +209,7 @@ impl Disk {
         let file = file.map_err(|why| OpenError::io(&records, &why))?;
         let db = guarded(|| {
             let file = Roomy::new(file, patience.clone())?;
-            let mut db = Database::builder().create_with_backend(file)?;
+            let mut db = Database::builder().set_cache_size(CACHE).create_with_backend(file)?;
             db.check_integrity()?;
             Ok(db)
         });
@@ -195,6 +223,8 @@ impl Disk {
         let blocks = Blocks::open(&path, used.into_iter());
         let blocks = blocks.map_err(|why| OpenError::damaged(&path, why))?;
         Ok(Self {
+            cached: fits(&records),
+            room: None,
             config,
             layers: Layers { draft: Layer::default(), upper: Layer::default(), lower: None, floor },
             db: Arc::new(db),
@@ -259,6 +289,7 @@ impl Disk {
         });
         match settled {
             Ok(Committed { up_to, freed }) => {
+                self.cached = fits(&self.config.dir.join(DATABASE));
                 self.blocks.free(freed);
                 self.committed = up_to;
                 self.facts.push_back((StoreFact::Committed { up_to }, None));
@@ -290,19 +321,23 @@ impl Disk {
         }
     }
 
-    /// Bytes of the file system, and those of them that the store may use.
-    fn space(&self) -> Result<(u64, u64), StoreError> {
+    /// Bytes of the file system, and those of them that the store may use, as they were a moment ago.
+    fn space(&mut self) -> Result<(u64, u64), StoreError> {
+        if let Some((_, total, free)) = self.room.filter(|(at, ..)| at.elapsed() < RECENT) {
+            return Ok((total, free));
+        }
         let stat = rustix::fs::statvfs(&self.config.dir)
             .map_err(|why| io_error(&self.config.dir, &why.into()))?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize).saturating_sub(self.config.reserve);
         let total = stat.f_blocks.saturating_mul(stat.f_frsize);
-        Ok((total, free.saturating_add(self.blocks.spare()).min(total)))
+        let free = free.saturating_add(self.blocks.spare()).min(total);
+        self.room = Some((Instant::now(), total, free));
+        Ok((total, free))
     }
 
     fn apply(&mut self, txn: Txn, writes: Vec<Vec<u8>>) -> Result<(), StoreError> {
         txn.check(self.last)?;
-        let grows = txn.grows();
-        if grows > 0 && !txn.must && self.space()?.1 < grows {
+        if needs_room_for(&txn) && self.space()?.1 < txn.grows() {
             return Err(StoreError::Full);
         }
         let id = txn.id;
@@ -345,9 +380,14 @@ impl Disk {
         Ok(())
     }
 
+    /// Where a block lies, if there is one.
+    fn place(&self, place: Place) -> Result<Option<Block>, StoreError> {
+        total(|| self.layers.block(place), db_damaged)
+    }
+
     /// The bytes of a block, none if there is no such block.
     fn block(&self, data: DataId, number: u64) -> Result<Vec<u8>, StoreError> {
-        let block = self.layers.block((data.0, number))?;
+        let block = self.place((data.0, number))?;
         block.map_or(Ok(Vec::new()), |block| self.blocks.read(block))
     }
 
@@ -412,7 +452,7 @@ impl Disk {
         (number, at): (u64, usize),
         to: &mut [u8],
     ) -> Result<(), StoreError> {
-        let block = self.layers.block((data.0, number))?;
+        let block = self.place((data.0, number))?;
         let len = block.map_or(0, |block| block.len as usize);
         if let Some(block) = block.filter(|_| at == 0)
             && let Some((here, behind)) = to.split_at_mut_checked(len)
@@ -432,7 +472,9 @@ impl Disk {
         from.check()?;
         match from {
             Source::Record(space, key) => {
-                Ok((Outcome::Record(self.layers.record(&key_of(space, &key))?), None))
+                let key = key_of(space, &key);
+                let record = total(|| self.layers.record(&key), db_damaged)?;
+                Ok((Outcome::Record(record), None))
             }
             Source::Data { data, offset, into } => {
                 // A read is no longer than the memory that it fills.
@@ -461,14 +503,40 @@ impl Disk {
         // `after` without a key is the space itself, below all of its keys.
         let without = (after.len() > 1).then_some(after.as_slice());
         let from = after.as_slice().max(prefix.as_slice());
-        let (entries, more) = self.layers.list(from, without, &prefix, max)?;
+        let list = || self.layers.list(from, without, &prefix, max);
+        let (entries, more) = total(list, db_damaged)?;
         let bare =
             |(key, value): (Vec<u8>, Vec<u8>)| (key.get(1..).unwrap_or_default().to_vec(), value);
         Ok(Outcome::Listed { entries: entries.into_iter().map(bare).collect(), more })
     }
 
-    /// Carries out an order.
+    /// Whether an order needs nothing but memory, so that it never waits.
+    pub(super) fn has_at_hand(&self, ready: &Ready) -> bool {
+        let recent = || self.room.is_some_and(|(at, ..)| at.elapsed() < RECENT);
+        if needs_room(&ready.order) && !recent() {
+            return false;
+        }
+        match &ready.order {
+            StoreOrder::Apply(txn) => {
+                let record = |change| matches!(change, &Change::Put(..) | &Change::Delete(..));
+                txn.changes.len() <= FEW && txn.changes.iter().all(record)
+            }
+            StoreOrder::Read { from: Source::Record(..), .. } => self.cached,
+            StoreOrder::Checksum { .. } | StoreOrder::Space { .. } => true,
+            StoreOrder::Read { .. } | StoreOrder::Sync { .. } | StoreOrder::List { .. } => false,
+        }
+    }
+
+    /// Carries out an order, and looks for room anew if it needs some.
     pub(super) fn execute(&mut self, ready: Ready) {
+        if needs_room(&ready.order) {
+            self.room = None;
+        }
+        self.execute_at_once(ready);
+    }
+
+    /// Carries out an order that [`Disk::has_at_hand`].
+    pub(super) fn execute_at_once(&mut self, ready: Ready) {
         let mut loaded = None;
         let failed = self.failed;
         let Ready { order, writes, sum } = ready;

@@ -17,8 +17,9 @@
 //! go to blocks that nothing committed refers to (`blocks.rs`). So a commit holds nothing up, and a
 //! transaction is there whole or not at all. What is damaged, cut off or missing is refused by name.
 //! Where the file system has no room, data are refused, and commits wait for some (`room.rs`).
-//! `lock.rs` is the lock, `disk.rs` carries out orders, `worker.rs` does it on a thread of its own,
-//! with a second one for commits.
+//! `lock.rs` is the lock, `disk.rs` carries out orders, `worker.rs` says on which thread: the owner's, if
+//! an order touches memory alone and comes behind no other; else one of the store, which has a second one
+//! for commits.
 
 mod blocks;
 mod commit;
@@ -40,6 +41,8 @@ pub use worker::{FileStore, Wake, WakeUp};
 
 /// The description of a file system in the directory of its management or metadata target.
 pub const DESCRIPTION: &str = "targets";
+/// The file of the database.
+const DATABASE: &str = "records.redb";
 /// Keys are the space's number, then the record's key.
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 /// Slot, length and CRC-32 of each block, by its data and its number there.
@@ -53,7 +56,18 @@ fn io_error(path: &Path, why: &io::Error) -> StoreError {
 }
 
 fn db_error(why: impl Into<redb::Error>) -> StoreError {
-    StoreError::Io { what: "records.redb".to_owned(), why: why.into().to_string() }
+    StoreError::Io { what: DATABASE.to_owned(), why: why.into().to_string() }
+}
+
+fn db_damaged(why: &str) -> StoreError {
+    StoreError::Damaged { what: DATABASE.to_owned(), why: why.to_owned() }
+}
+
+/// What `f` finds in the database, which panics where a file is damaged: that is an error like others, since
+/// other targets stand on the same threads.
+fn total<T, E>(f: impl FnOnce() -> Result<T, E>, damaged: impl FnOnce(&str) -> E) -> Result<T, E> {
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    found.unwrap_or_else(|_| Err(damaged("not a database that can be read")))
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -20,8 +20,15 @@ pub(super) fn is_full(why: &io::Error) -> bool {
 }
 
 /// Whether to wait for room; shared by all that write to a store.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Patience(Arc<AtomicU8>);
+#[derive(Clone, Default)]
+pub(super) struct Patience(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    state: AtomicU8,
+    /// What to do when something begins to wait.
+    short: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
 
 /// Nothing waits.
 const NONE: u8 = 0;
@@ -30,20 +37,32 @@ const SOME: u8 = 1;
 /// Something does.
 const USED: u8 = 2;
 
+impl core::fmt::Debug for Patience {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Patience").field(&self.0.state).finish()
+    }
+}
+
 impl Patience {
-    /// From now on what finds no room waits for some.
-    pub(super) fn begin(&self) {
-        self.0.store(SOME, Ordering::Release);
+    /// From now on what finds no room waits for some, and the first that does calls `short`.
+    pub(super) fn begin(&self, short: impl Fn() + Send + Sync + 'static) {
+        // Nothing begins twice.
+        let _ = self.0.short.set(Box::new(short));
+        self.0.state.store(SOME, Ordering::Release);
     }
 
     /// Nothing waits any more; what does ends with the system's error.
     pub(super) fn end(&self) {
-        self.0.store(NONE, Ordering::Release);
+        self.0.state.store(NONE, Ordering::Release);
     }
 
-    /// Whether something has begun to wait since the last call.
-    pub(super) fn take_used(&self) -> bool {
-        self.0.compare_exchange(USED, SOME, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    /// What waits from now on is reported again.
+    pub(super) fn renew(&self) {
+        self.exchange(USED, SOME);
+    }
+
+    fn exchange(&self, from: u8, to: u8) -> bool {
+        self.0.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Writes, as soon as there is room. `written` is called again from its beginning.
@@ -53,10 +72,13 @@ impl Patience {
     pub(super) fn with_room<T>(&self, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         loop {
             match write() {
-                Err(why) if is_full(&why) && self.0.load(Ordering::Acquire) != NONE => {
+                Err(why) if is_full(&why) && self.0.state.load(Ordering::Acquire) != NONE => {
                     // Not if that has ended meanwhile.
-                    let _ =
-                        self.0.compare_exchange(SOME, USED, Ordering::AcqRel, Ordering::Acquire);
+                    if self.exchange(SOME, USED)
+                        && let Some(short) = self.0.short.get()
+                    {
+                        short();
+                    }
                     thread::sleep(AGAIN);
                 }
                 result => return result,
@@ -111,6 +133,7 @@ impl<B: StorageBackend> StorageBackend for Roomy<B> {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::mpsc::channel;
 
     use redb::{Database, ReadableDatabase as _, TableDefinition};
 
@@ -174,13 +197,17 @@ mod tests {
         let (file, patience) = (Crowded::default(), Patience::default());
         let roomy = Roomy { file: file.clone(), patience: patience.clone() };
         let db = Database::builder().create_with_backend(roomy).unwrap();
-        patience.begin();
+        let (said, heard) = channel();
+        patience.begin(move || said.send(()).unwrap());
         put(&db, 1).unwrap();
-        assert!(!patience.take_used());
+        assert_eq!(heard.try_iter().count(), 0);
         *file.full.lock().unwrap() = 2;
         put(&db, 2).unwrap();
-        assert!(patience.take_used());
-        assert!(!patience.take_used());
+        assert_eq!(heard.try_iter().count(), 1);
+        patience.renew();
+        *file.full.lock().unwrap() = 1;
+        put(&db, 2).unwrap();
+        assert_eq!(heard.try_iter().count(), 1);
         // Otherwise a store could not be closed where there is no room.
         patience.end();
         *file.full.lock().unwrap() = 1;

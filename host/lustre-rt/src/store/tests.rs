@@ -129,10 +129,12 @@ fn lost_wake_up_is_repeated() {
     let disk = Disk::open(config(&scratch.join("s"))).unwrap();
     let mut store = FileStore::start(disk, Box::new(wake)).unwrap();
     let mut slate = Slate::default();
-    store.order(StoreOrder::Sync { token: 5 }, &slate);
+    let (after, prefix) = (Vec::new(), Vec::new());
+    let list = StoreOrder::List { token: 5, space: Space::Objects, after, prefix, max: 1 };
+    store.order(list, &slate);
     rx.recv().unwrap();
-    let fact = store.poll(&mut slate).unwrap();
-    assert_eq!(fact, StoreFact::Done { token: 5, outcome: Ok(Outcome::Done) });
+    let outcome = Ok(Outcome::Listed { entries: Vec::new(), more: false });
+    assert_eq!(store.poll(&mut slate).unwrap(), StoreFact::Done { token: 5, outcome });
 }
 
 /// A write of a transaction, which reads the slate from `at` on.

@@ -1,10 +1,11 @@
 //! A store's threads: one carries out orders as they come, the other commits what they have changed
-//! soon after, many at a time. Orders go on meanwhile.
+//! soon after, many at a time. Orders go on meanwhile. An order that touches memory alone, while no other is
+//! under way, is carried out by the thread that gives it: it is over before another one would wake up.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -18,10 +19,12 @@ use crate::spare::Spare;
 
 /// What is applied is committed after so long, even if no reply waits for it.
 const COMMIT_AFTER: Duration = Duration::from_millis(50);
-/// While a commit is under way, how often to look whether it waits for room.
-const LOOK: Duration = Duration::from_secs(1);
 /// A wake-up that found no room is tried again after so long.
 const WAKE_AGAIN: Duration = Duration::from_millis(1);
+/// Where nothing is due.
+const LONG: Duration = Duration::from_secs(3600);
+/// Orders that the owner's thread carries out one after the other before it has something else to do.
+const AT_ONCE: u32 = 256;
 
 /// Lets the owner of a store know that there are facts to be polled.
 pub type Wake = Box<dyn Fn(WakeUp) + Send>;
@@ -54,21 +57,244 @@ struct Signal {
     lost: AtomicBool,
 }
 
-enum Job {
-    Order(Ready),
-    /// A batch is committed, or is not.
-    Committed(Result<Committed, StoreError>),
-    End,
+/// A fact, and data that is still to be written to memory.
+type Fact = (StoreFact, Loaded);
+
+/// A fact on its way to the owner.
+struct Sent {
+    fact: Fact,
+    /// The end of an order that the thread was given.
+    ends_order: bool,
+}
+
+/// The store, for whoever has an order to carry out.
+struct Shared {
+    disk: Disk,
+    /// Since when something waits for its commit.
+    dirty_since: Option<Instant>,
+    /// Orders that wait for a commit, and the transaction that each one needs.
+    syncs: VecDeque<(u64, u64)>,
+    /// No further order comes.
+    ended: bool,
+}
+
+/// The way of facts to the owner.
+struct Outbox {
+    done: Sender<Sent>,
+    wake: Wake,
+    signal: Arc<Signal>,
+    /// Facts were sent since the owner was woken last.
+    undelivered: bool,
+}
+
+/// What the threads of a store have in common.
+struct Desk {
+    shared: Mutex<Shared>,
+    /// A commit may have become due.
+    due: Condvar,
+    /// A commit has ended.
+    settled: Condvar,
+    outbox: Mutex<Outbox>,
 }
 
 /// A store on files whose orders are carried out by a thread of its own, and committed by another.
-#[derive(Debug)]
 pub struct FileStore {
-    jobs: Sender<Job>,
-    facts: Receiver<(StoreFact, Loaded)>,
+    desk: Arc<Desk>,
+    /// `None` when no further order comes.
+    orders: Option<Sender<Ready>>,
+    facts: Receiver<Sent>,
+    /// Orders that the thread was given, whose facts were not polled yet. Later ones wait for them.
+    handed: usize,
+    /// Facts of orders that were carried out at once.
+    here: VecDeque<Fact>,
+    /// How many there were since there was no fact.
+    at_once: u32,
     threads: Vec<JoinHandle<()>>,
     patience: Patience,
     spare: Arc<Spare>,
+}
+
+impl Shared {
+    /// An order to commit; its fact if it need not wait.
+    fn sync(&mut self, token: u64) -> Option<StoreFact> {
+        self.syncs.push_back((token, self.disk.progress().0));
+        self.end_syncs().pop()
+    }
+
+    /// Ends orders that wait for no commit any more.
+    fn end_syncs(&mut self) -> Vec<StoreFact> {
+        let ((_, committed), failed) = (self.disk.progress(), self.disk.is_failed());
+        let mut ended = Vec::new();
+        while let Some((token, need)) = self.syncs.front().copied() {
+            if !failed && need > committed {
+                break;
+            }
+            self.syncs.pop_front();
+            let outcome = if failed { Err(StoreError::OutOfService) } else { Ok(Outcome::Done) };
+            ended.push(StoreFact::Done { token, outcome });
+        }
+        ended
+    }
+
+    /// An order was carried out. Whether something waits for its commit that did not before.
+    fn executed(&mut self) -> bool {
+        let first = self.dirty_since.is_none() && self.disk.is_dirty();
+        if first {
+            self.dirty_since = Some(Instant::now());
+        }
+        first
+    }
+
+    /// What is committed next: when something waits for it, or was applied long enough ago. What is ordered
+    /// meanwhile is carried by the next commit.
+    fn freeze(&mut self) -> Option<Batch> {
+        let due = self.dirty_since.is_some_and(|since| since.elapsed() >= COMMIT_AFTER);
+        if self.syncs.is_empty() && !due && !self.disk.is_full() && !self.ended {
+            return None;
+        }
+        let batch = self.disk.freeze()?;
+        self.dirty_since = None;
+        Some(batch)
+    }
+
+    /// A commit has ended.
+    fn settle(&mut self, result: Result<Committed, StoreError>) -> Vec<Fact> {
+        let failed = result.as_ref().err().cloned();
+        self.disk.settle(result);
+        // An order that came meanwhile may have changed nothing: then there is no commit to wait for.
+        self.dirty_since = self.dirty_since.filter(|_| self.disk.is_dirty());
+        let mut facts = self.facts();
+        if let Some(e) = failed {
+            let ended = core::mem::take(&mut self.syncs).into_iter();
+            facts.extend(
+                ended.map(|(token, _)| (StoreFact::Done { token, outcome: Err(e.clone()) }, None)),
+            );
+        }
+        facts.extend(self.end_syncs().into_iter().map(|fact| (fact, None)));
+        facts
+    }
+
+    fn facts(&mut self) -> Vec<Fact> {
+        core::iter::from_fn(|| self.disk.next_fact()).collect()
+    }
+}
+
+impl Outbox {
+    /// Sends facts, and wakes the owner unless that is under way.
+    fn send(&mut self, facts: impl IntoIterator<Item = Sent>) {
+        for sent in facts {
+            // An owner that is gone wants none.
+            let _ = self.done.send(sent);
+            self.undelivered = true;
+        }
+        if self.undelivered && !self.signal.woken.swap(true, Ordering::AcqRel) {
+            self.undelivered = false;
+            (self.wake)(WakeUp(Arc::clone(&self.signal)));
+        }
+        self.undelivered |= self.signal.lost.swap(false, Ordering::AcqRel);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    fn new(disk: Disk, done: Sender<Sent>, wake: Wake) -> Self {
+        let shared = Shared { disk, dirty_since: None, syncs: VecDeque::new(), ended: false };
+        let outbox = Outbox { done, wake, signal: Arc::default(), undelivered: false };
+        Self {
+            shared: Mutex::new(shared),
+            due: Condvar::new(),
+            settled: Condvar::new(),
+            outbox: Mutex::new(outbox),
+        }
+    }
+
+    /// Sends facts that end no order.
+    fn send(&self, facts: impl IntoIterator<Item = Fact>) {
+        let sent = facts.into_iter().map(|fact| Sent { fact, ends_order: false });
+        lock(&self.outbox).send(sent);
+    }
+
+    /// Repeats a wake-up that has not arrived; how long its thread may sleep.
+    fn wake_again(&self) -> Duration {
+        let mut outbox = lock(&self.outbox);
+        outbox.send([]);
+        if outbox.undelivered { WAKE_AGAIN } else { LONG }
+    }
+
+    /// Carries out orders until no further one comes.
+    fn work(&self, orders: &Receiver<Ready>) {
+        loop {
+            match orders.recv_timeout(self.wake_again()) {
+                Ok(ready) => self.order(ready),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn order(&self, ready: Ready) {
+        let mut shared = lock(&self.shared);
+        if let Some(token) = ready.sync() {
+            let fact = shared.sync(token);
+            drop(shared);
+            self.due.notify_one();
+            return self.send(fact.map(|fact| (fact, None)));
+        }
+        while shared.disk.is_full() && !shared.disk.is_failed() {
+            self.due.notify_one();
+            shared = self.settled.wait(shared).unwrap_or_else(PoisonError::into_inner);
+        }
+        shared.disk.execute(ready);
+        let (first, facts) = (shared.executed(), shared.facts());
+        drop(shared);
+        if first {
+            self.due.notify_one();
+        }
+        let sent = facts.into_iter().map(|fact| {
+            let ends = matches!(fact.0, StoreFact::Done { .. } | StoreFact::Applied { .. });
+            Sent { fact, ends_order: ends }
+        });
+        lock(&self.outbox).send(sent);
+    }
+
+    /// Commits what was applied, until no further order comes and nothing is left.
+    fn commit(&self, patience: &Patience) {
+        while let Some(batch) = self.next_batch() {
+            let result = batch.commit();
+            drop(batch);
+            let facts = lock(&self.shared).settle(result);
+            patience.renew();
+            self.settled.notify_all();
+            self.send(facts);
+        }
+    }
+
+    fn next_batch(&self) -> Option<Batch> {
+        let mut shared = lock(&self.shared);
+        loop {
+            if let Some(batch) = shared.freeze() {
+                return Some(batch);
+            }
+            if shared.ended {
+                return None;
+            }
+            let mut most = self.wake_again();
+            if let Some(since) = shared.dirty_since {
+                most = most.min((since + COMMIT_AFTER).saturating_duration_since(Instant::now()));
+            }
+            let waited = self.due.wait_timeout(shared, most);
+            shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl core::fmt::Debug for FileStore {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("FileStore").field("handed", &self.handed).finish_non_exhaustive()
+    }
 }
 
 impl FileStore {
@@ -77,56 +303,105 @@ impl FileStore {
     /// # Errors
     /// The system has no thread left.
     pub fn start(disk: Disk, wake: Wake) -> std::io::Result<Self> {
-        let (jobs, orders) = channel();
+        let (orders, received) = channel();
         let (done, facts) = channel();
-        let (batches, frozen) = channel::<Batch>();
-        let (committed, spare) = (jobs.clone(), disk.spare());
-        let patience = disk.patience();
-        patience.begin();
-        let commit = move || {
-            for batch in frozen {
-                // The other thread waits for it before it ends.
-                let _ = committed.send(Job::Committed(batch.commit()));
+        let (patience, spare) = (disk.patience(), disk.spare());
+        let desk = Arc::new(Desk::new(disk, done, wake));
+        let short = Arc::downgrade(&desk);
+        patience.begin(move || {
+            if let Some(desk) = short.upgrade() {
+                desk.send([(StoreFact::Short, None)]);
             }
+        });
+        let mut store = Self {
+            desk: Arc::clone(&desk),
+            orders: Some(orders),
+            facts,
+            handed: 0,
+            here: VecDeque::new(),
+            at_once: 0,
+            threads: Vec::new(),
+            patience: patience.clone(),
+            spare,
         };
-        let committer = thread::Builder::new().name("store-commit".to_owned()).spawn(commit)?;
-        let signal = Arc::new(Signal::default());
-        let work = move || {
-            let worker = Worker {
-                patience: disk.patience(),
-                disk,
-                batches,
-                committing: false,
-                short: false,
-                dirty_since: None,
-                syncs: VecDeque::new(),
-                held: VecDeque::new(),
-                done,
-                wake,
-                signal,
-                undelivered: false,
-            };
-            worker.run(&orders);
-        };
-        let worker = thread::Builder::new().name("store".to_owned()).spawn(work)?;
-        Ok(Self { jobs, facts, threads: vec![worker, committer], patience, spare })
+        let ours = Arc::clone(&desk);
+        let work = move || ours.work(&received);
+        store.threads.push(thread::Builder::new().name("store".to_owned()).spawn(work)?);
+        let commit = move || desk.commit(&patience);
+        store.threads.push(thread::Builder::new().name("store-commit".to_owned()).spawn(commit)?);
+        Ok(store)
     }
 
     /// Waits until there is a fact, for owners that have nothing else to do.
     pub fn wait(&mut self, memory: &mut dyn Memory, most: Duration) -> Option<StoreFact> {
-        let fact = self.facts.recv_timeout(most).ok()?;
+        let fact = match self.here.pop_front() {
+            Some(fact) => fact,
+            None => {
+                let sent = self.facts.recv_timeout(most).ok()?;
+                self.received(sent)
+            }
+        };
         Some(deliver(fact, memory, &self.spare))
+    }
+
+    /// Carries an order out, if it touches memory alone and waits for nothing; otherwise gives it back.
+    fn at_once(&mut self, ready: Ready) -> Option<Ready> {
+        if self.handed > 0 || self.at_once >= AT_ONCE {
+            return Some(ready);
+        }
+        let mut shared = match self.desk.shared.try_lock() {
+            Ok(shared) => shared,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            Err(TryLockError::WouldBlock) => return Some(ready),
+        };
+        let due = if let Some(token) = ready.sync() {
+            self.here.extend(shared.sync(token).map(|fact| (fact, None)));
+            true
+        } else if shared.disk.has_at_hand(&ready) && !shared.disk.is_full() {
+            shared.disk.execute_at_once(ready);
+            self.here.extend(shared.facts());
+            shared.executed()
+        } else {
+            return Some(ready);
+        };
+        drop(shared);
+        self.at_once += 1;
+        if due {
+            self.desk.due.notify_one();
+        }
+        None
+    }
+
+    fn received(&mut self, sent: Sent) -> Fact {
+        self.handed -= usize::from(sent.ends_order);
+        sent.fact
     }
 }
 
 impl Store for FileStore {
     fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
-        // The thread ends only with this value.
-        let _ = self.jobs.send(Job::Order(Ready::of(order, memory, &self.spare)));
+        let ready = Ready::of(order, memory, &self.spare);
+        let Some(ready) = self.at_once(ready) else { return };
+        // A commit may take in what comes later: nothing waits for it.
+        self.handed += usize::from(ready.sync().is_none());
+        if let Some(orders) = &self.orders {
+            // The thread ends only with this value.
+            let _ = orders.send(ready);
+        }
     }
 
     fn poll(&mut self, memory: &mut dyn Memory) -> Option<StoreFact> {
-        let fact = self.facts.try_recv().ok()?;
+        // What is committed was applied before: what is here goes first.
+        let fact = match self.here.pop_front() {
+            Some(fact) => fact,
+            None => match self.facts.try_recv() {
+                Ok(sent) => self.received(sent),
+                Err(_) => {
+                    self.at_once = 0;
+                    return None;
+                }
+            },
+        };
         Some(deliver(fact, memory, &self.spare))
     }
 }
@@ -135,167 +410,16 @@ impl Store for FileStore {
 impl Drop for FileStore {
     fn drop(&mut self) {
         self.patience.end();
-        let _ = self.jobs.send(Job::End);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        self.orders = None;
+        let mut threads = self.threads.drain(..);
+        if let Some(worker) = threads.next() {
+            let _ = worker.join();
         }
-    }
-}
-
-struct Worker {
-    disk: Disk,
-    batches: Sender<Batch>,
-    /// A batch is on its way.
-    committing: bool,
-    patience: Patience,
-    /// It waits for room, which was reported.
-    short: bool,
-    /// Since when something waits for its commit.
-    dirty_since: Option<Instant>,
-    /// Orders that wait for a commit, and the transaction that each one needs.
-    syncs: VecDeque<(u64, u64)>,
-    /// Jobs that came while the store could take no more changes.
-    held: VecDeque<Job>,
-    done: Sender<(StoreFact, Loaded)>,
-    wake: Wake,
-    signal: Arc<Signal>,
-    /// Facts were sent since the owner was woken last.
-    undelivered: bool,
-}
-
-impl Worker {
-    fn run(mut self, orders: &Receiver<Job>) {
-        loop {
-            self.begin_commit();
-            self.look_for_room();
-            self.report();
-            match self.next(orders) {
-                Some(Job::Order(ready)) => self.order(ready),
-                Some(Job::Committed(result)) => self.committed(result),
-                Some(Job::End) => break,
-                None => {}
-            }
+        lock(&self.desk.shared).ended = true;
+        self.desk.due.notify_one();
+        for committer in threads {
+            let _ = committer.join();
         }
-        while self.committing {
-            match orders.recv() {
-                Ok(Job::Committed(result)) => self.committed(result),
-                Ok(_) => {}
-                Err(_) => break,
-            }
-        }
-        // A failure was reported as a fact; no owner is left to read it.
-        let _ = self.disk.commit();
-    }
-
-    /// The next job; `None` if the time for a commit or a wake-up has come before.
-    fn next(&mut self, orders: &Receiver<Job>) -> Option<Job> {
-        if self.committing && self.disk.is_full() {
-            loop {
-                match orders.recv_timeout(LOOK) {
-                    Ok(committed @ Job::Committed(_)) => return Some(committed),
-                    Ok(job) => self.held.push_back(job),
-                    Err(RecvTimeoutError::Timeout) => return None,
-                    Err(RecvTimeoutError::Disconnected) => return Some(Job::End),
-                }
-            }
-        }
-        if let Some(job) = self.held.pop_front() {
-            return Some(job);
-        }
-        let mut most = if self.committing { LOOK } else { Duration::from_secs(3600) };
-        if let Some(since) = self.dirty_since.filter(|_| !self.committing) {
-            most = (since + COMMIT_AFTER).saturating_duration_since(Instant::now());
-        }
-        if self.undelivered {
-            most = most.min(WAKE_AGAIN);
-        }
-        match orders.recv_timeout(most) {
-            Ok(job) => Some(job),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Job::End),
-        }
-    }
-
-    fn order(&mut self, ready: Ready) {
-        if let Some(token) = ready.sync() {
-            self.syncs.push_back((token, self.disk.progress().0));
-            return self.end_syncs();
-        }
-        self.disk.execute(ready);
-        if self.disk.is_dirty() {
-            self.dirty_since.get_or_insert_with(Instant::now);
-        }
-    }
-
-    /// A commit begins when one is waited for, or something has waited long enough. What is ordered
-    /// meanwhile is carried by the next one.
-    fn begin_commit(&mut self) {
-        let due = self.dirty_since.is_some_and(|since| since.elapsed() >= COMMIT_AFTER);
-        if self.committing || self.syncs.is_empty() && !due && !self.disk.is_full() {
-            return;
-        }
-        if let Some(batch) = self.disk.freeze() {
-            self.dirty_since = None;
-            // The thread ends only with this value.
-            self.committing = self.batches.send(batch).is_ok();
-        }
-    }
-
-    /// Reports a commit that waits for room, once.
-    fn look_for_room(&mut self) {
-        if self.patience.take_used() && self.committing && !self.short {
-            self.short = true;
-            self.send((StoreFact::Short, None));
-        }
-    }
-
-    fn committed(&mut self, result: Result<Committed, StoreError>) {
-        self.committing = false;
-        self.short = false;
-        let failed = result.as_ref().err().cloned();
-        self.disk.settle(result);
-        // An order that came meanwhile may have changed nothing: then there is no commit to wait for.
-        self.dirty_since = self.dirty_since.filter(|_| self.disk.is_dirty());
-        self.report();
-        if let Some(e) = failed {
-            for (token, _) in core::mem::take(&mut self.syncs) {
-                self.send((StoreFact::Done { token, outcome: Err(e.clone()) }, None));
-            }
-        }
-        self.end_syncs();
-    }
-
-    /// Ends orders that wait for no commit any more.
-    fn end_syncs(&mut self) {
-        let (_, committed) = self.disk.progress();
-        while let Some((token, need)) = self.syncs.front().copied() {
-            let outcome = match self.disk.is_failed() {
-                true => Err(StoreError::OutOfService),
-                false if need > committed => return,
-                false => Ok(Outcome::Done),
-            };
-            self.syncs.pop_front();
-            self.report();
-            self.send((StoreFact::Done { token, outcome }, None));
-        }
-    }
-
-    fn send(&mut self, fact: (StoreFact, Loaded)) {
-        // An owner that is gone wants none.
-        let _ = self.done.send(fact);
-        self.undelivered = true;
-    }
-
-    /// Hands facts over, and wakes the owner unless that is under way.
-    fn report(&mut self) {
-        while let Some(fact) = self.disk.next_fact() {
-            self.send(fact);
-        }
-        if self.undelivered && !self.signal.woken.swap(true, Ordering::AcqRel) {
-            self.undelivered = false;
-            (self.wake)(WakeUp(Arc::clone(&self.signal)));
-        }
-        self.undelivered |= self.signal.lost.swap(false, Ordering::AcqRel);
     }
 }
 
@@ -307,73 +431,122 @@ mod tests {
     use super::super::DiskConfig;
     use super::*;
 
-    fn worker(dir: &std::path::Path) -> (Worker, Receiver<Batch>, Receiver<(StoreFact, Loaded)>) {
+    fn desk(dir: &std::path::Path) -> (Desk, Receiver<Sent>) {
         std::fs::create_dir_all(dir).unwrap();
-        let (batches, frozen) = channel();
         let (done, facts) = channel();
+        (Desk::new(Disk::open(DiskConfig::new(dir)).unwrap(), done, Box::new(|_| {})), facts)
+    }
+
+    fn put(id: u64) -> StoreOrder {
+        let put = Change::Put(Space::Objects, b"key".to_vec(), vec![1]);
+        StoreOrder::Apply(Txn { id, changes: vec![put], must: false })
+    }
+
+    fn read(token: u64) -> StoreOrder {
+        StoreOrder::Read { token, from: Source::Record(Space::Objects, b"key".to_vec()) }
+    }
+
+    fn store(dir: &std::path::Path) -> FileStore {
+        std::fs::create_dir_all(dir).unwrap();
         let disk = Disk::open(DiskConfig::new(dir)).unwrap();
-        let worker = Worker {
-            patience: disk.patience(),
-            disk,
-            batches,
-            committing: false,
-            short: false,
-            dirty_since: None,
-            syncs: VecDeque::new(),
-            held: VecDeque::new(),
-            done,
-            wake: Box::new(|_| {}),
-            signal: Arc::default(),
-            undelivered: false,
-        };
-        (worker, frozen, facts)
+        FileStore::start(disk, Box::new(|_| {})).unwrap()
+    }
+
+    fn must(id: u64) -> StoreOrder {
+        let StoreOrder::Apply(txn) = put(id) else { unreachable!() };
+        StoreOrder::Apply(Txn { must: true, ..txn })
     }
 
     #[test]
-    fn a_read_while_a_commit_is_under_way_leaves_nothing_to_be_committed() {
-        let dir = fresh::path("store-worker");
-        let (mut worker, frozen, _facts) = worker(&dir);
-        let slate = Slate(Vec::new());
-        let put = Change::Put(Space::Objects, b"key".to_vec(), vec![1]);
-        let read = Source::Record(Space::Objects, b"key".to_vec());
-        for order in [
-            StoreOrder::Apply(Txn { id: 1, changes: vec![put], must: false }),
-            StoreOrder::Sync { token: 1 },
-        ] {
-            worker.order(Ready::of(order, &slate, &Spare::default()));
+    fn order_that_needs_memory_alone_is_carried_out_where_it_is_given() {
+        let dir = fresh::path("store-at-once");
+        let (mut store, mut slate) = (store(&dir), Slate(Vec::new()));
+        store.order(must(1), &slate);
+        store.order(read(2), &slate);
+        assert!(matches!(store.poll(&mut slate), Some(StoreFact::Applied { txn: 1, .. })));
+        assert!(matches!(store.poll(&mut slate), Some(StoreFact::Done { token: 2, .. })));
+        // Nothing else makes it known that something waits for its commit.
+        let committed = store.wait(&mut slate, Duration::from_secs(60));
+        assert_eq!(committed, Some(StoreFact::Committed { up_to: 1 }));
+        drop(store);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn order_behind_one_that_waits_for_the_disk_comes_after_it() {
+        let dir = fresh::path("store-behind");
+        let (mut store, mut slate) = (store(&dir), Slate(Vec::new()));
+        let list = |token| {
+            let (after, prefix) = (Vec::new(), Vec::new());
+            StoreOrder::List { token, space: Space::Objects, after, prefix, max: 9 }
+        };
+        store.order(list(1), &slate);
+        store.order(must(2), &slate);
+        store.order(list(3), &slate);
+        let mut facts = Vec::new();
+        while facts.len() < 3 {
+            match store.wait(&mut slate, Duration::from_secs(60)).unwrap() {
+                StoreFact::Committed { .. } => {}
+                StoreFact::Done { outcome: Ok(Outcome::Listed { entries, .. }), .. } => {
+                    facts.push(Some(entries.len()));
+                }
+                _ => facts.push(None),
+            }
         }
-        worker.begin_commit();
-        let batch: Batch = frozen.try_recv().unwrap();
-        let read = StoreOrder::Read { token: 2, from: read };
-        worker.order(Ready::of(read, &slate, &Spare::default()));
-        worker.committed(batch.commit());
-        // Otherwise a commit would be due for ever, and the thread would look for it without a pause.
-        assert_eq!(worker.dirty_since, None);
+        assert_eq!(facts, [Some(0), None, Some(1)]);
+        drop(store);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn orders_that_follow_from_each_other_leave_the_thread_of_their_owner_in_the_end() {
+        let dir = fresh::path("store-chain");
+        let (mut store, mut slate) = (store(&dir), Slate(Vec::new()));
+        let mut at_once = 0;
+        store.order(read(1), &slate);
+        while let Some(StoreFact::Done { .. }) = store.here.front().map(|(fact, _)| fact) {
+            store.poll(&mut slate).unwrap();
+            at_once += 1;
+            store.order(read(1), &slate);
+        }
+        assert_eq!(at_once, AT_ONCE);
+        drop(store);
         std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
     fn commit_that_waits_for_room_is_reported_once() {
         let dir = fresh::path("store-worker-short");
-        let (mut worker, _frozen, facts) = worker(&dir);
-        let full = |patience: &Patience| {
-            let mut refused = false;
-            let write = || match core::mem::replace(&mut refused, true) {
-                false => Err(std::io::ErrorKind::StorageFull.into()),
-                true => Ok(()),
-            };
-            patience.with_room(write).unwrap();
+        let (mut store, mut slate) = (store(&dir), Slate(Vec::new()));
+        let mut refusals = 2;
+        let write = || {
+            refusals -= 1;
+            if refusals < 0 { Ok(()) } else { Err(std::io::ErrorKind::StorageFull.into()) }
         };
-        worker.patience.begin();
-        worker.committing = true;
-        worker.look_for_room();
-        assert!(facts.try_recv().is_err());
-        for _ in 0..2 {
-            full(&worker.patience);
-            worker.look_for_room();
-        }
-        let reported: Vec<_> = facts.try_iter().map(|(fact, _)| fact).collect();
-        assert_eq!(reported, [StoreFact::Short]);
+        assert_eq!(store.poll(&mut slate), None);
+        store.patience.with_room(write).unwrap();
+        assert_eq!(store.poll(&mut slate), Some(StoreFact::Short));
+        assert_eq!(store.poll(&mut slate), None);
+        drop(store);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_read_while_a_commit_is_under_way_leaves_nothing_to_be_committed() {
+        let dir = fresh::path("store-worker");
+        let (desk, _facts) = desk(&dir);
+        let slate = Slate(Vec::new());
+        let order = |order| desk.order(Ready::of(order, &slate, &Spare::default()));
+        order(put(1));
+        order(StoreOrder::Sync { token: 1 });
+        let batch = desk.next_batch().unwrap();
+        order(read(2));
+        let mut shared = lock(&desk.shared);
+        shared.settle(batch.commit());
+        // Otherwise a commit would be due for ever, and the thread would look for it without a pause.
+        assert_eq!(shared.dirty_since, None);
+        drop(shared);
+        drop(desk);
         std::fs::remove_dir_all(dir).unwrap();
     }
 }
