@@ -29,6 +29,8 @@ const LITTLE: ByteOrder = ByteOrder::Little;
 
 /// Sequence of the FIDs of new files, if no recorded client has asked for one.
 pub const SEQUENCE: u64 = 0x2_0000_0500;
+/// Sequences of the second of the recorded metadata targets; all others are of the first (C-41).
+const OF_MDT_1: core::ops::Range<u64> = 0x2_4000_0400..0x2_8000_0400;
 /// What the clock of a visit says.
 pub const NOW: i64 = 1_795_385_000;
 
@@ -83,6 +85,30 @@ pub struct Answer {
     pub buffers: Vec<Vec<u8>>,
     /// Bulk data.
     pub bulk: Vec<u8>,
+}
+
+impl Answer {
+    /// The end of a call with this answer: `sent` went as bulk data, for others there is `room`.
+    pub(crate) fn end(self, call: &Call, sent: Vec<u8>, room: usize) -> End {
+        let Self { status, buffers, bulk } = self;
+        if status < 0 && !call.error_reply {
+            return CallError::Refused(Errno(-status)).into();
+        }
+        let body = Body { kind: MsgKind::REPLY, opcode: call.opcode, status, ..Body::default() };
+        let body = Body { version: lustre_wire::Service::Mds.word(), ..body };
+        let builder = MsgBuilder::new(Header::default(), &body);
+        let builder = buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer));
+        let message = match builder.build() {
+            Ok(message) => message,
+            Err(e) => return CallError::BadReply(e).into(),
+        };
+        let mut bytes = sent;
+        if room > 0 {
+            bytes = vec![0; room];
+            bytes.iter_mut().zip(bulk).for_each(|(to, from)| *to = from);
+        }
+        End { result: Ok(Reply { status, transno: 0, message }), bytes, call: None }
+    }
 }
 
 /// A question that a recorded client has asked in the same form.
@@ -450,9 +476,9 @@ impl Archive {
             Opcode::MDS_GET_ROOT => self.again(opcode, ours, |_| true),
             Opcode::MDS_STATFS => self.again(opcode, ours, |r| r.request.is_empty()),
             Opcode::FLD_QUERY => self.again(opcode, ours, |r| r.request == ours).or_else(|| {
-                // Sequences of MDT 0 are those of all files here.
                 let mut range: SeqRange = get(ours, 1)?;
                 range.end = range.start + 1;
+                range.index = u32::from(OF_MDT_1.contains(&range.start));
                 Some(Answer { buffers: vec![range.to_bytes(LITTLE)], ..Answer::default() })
             }),
             Opcode::MDS_GETATTR => {
@@ -579,24 +605,7 @@ impl Wire for &Archive {
             Moved::Write(bytes) => (bytes, 0),
         };
         let answer = self.answer_to(call.opcode, &call.buffers, &sent);
-        let Answer { status, buffers, bulk } = answer.unwrap_or(unknown);
-        if status < 0 {
-            return CallError::Refused(Errno(-status)).into();
-        }
-        let body = Body { kind: MsgKind::REPLY, opcode: call.opcode, status, ..Body::default() };
-        let body = Body { version: lustre_wire::Service::Mds.word(), ..body };
-        let builder = MsgBuilder::new(Header::default(), &body);
-        let builder = buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer));
-        let message = match builder.build() {
-            Ok(message) => message,
-            Err(e) => return CallError::BadReply(e).into(),
-        };
-        let mut bytes = sent;
-        if room > 0 {
-            bytes = vec![0; room];
-            bytes.iter_mut().zip(bulk).for_each(|(to, from)| *to = from);
-        }
-        End { result: Ok(Reply { status, transno: 0, message }), bytes, call: None }
+        answer.unwrap_or(unknown).end(&call, sent, room)
     }
 
     async fn handle(&self, _: &ImportKind, _: CallId) -> Option<u64> {

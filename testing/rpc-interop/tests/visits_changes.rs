@@ -3,15 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-use core::future::Future;
-use core::pin::pin;
-use core::task::{Context, Poll, Waker};
-use std::path::{Path, PathBuf};
-
 use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
-    Access, Changes, Create, FileKind, Identity, LayoutError, Node, OpenHow, SetXattr, VisitConfig,
-    VisitError, Visitor,
+    Changes, Create, FileKind, LayoutError, OpenHow, SetXattr, VisitError,
 };
 use lustre_wire::fid::{ObjectId, Valid};
 use lustre_wire::ldlm::{LockFlags, LockRequestHead};
@@ -21,48 +15,9 @@ use lustre_wire::mds::{
 use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags};
 use lustre_wire::{Fid, Layout, Opcode};
 use rpc_interop::archive::{Archive, Same};
+use rpc_interop::visit::{DIR, begin, capture, node, recorded, run};
 
 const LITTLE: ByteOrder = ByteOrder::Little;
-const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
-/// The directory of the recorded users.
-const DIR: Fid = Fid { seq: 0x2_0000_0402, oid: 0x1461, ver: 0 };
-
-fn capture(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lustre-mount");
-    dir.join(name).with_extension("pcap")
-}
-
-/// Runs a future that never waits.
-fn run<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    for _ in 0..1000 {
-        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return result;
-        }
-    }
-    panic!("the visit does not end");
-}
-
-fn recorded(name: &str, until: u32, dir: &str, fid: Fid) -> Archive {
-    let archive = Archive::default().with(&capture("fresh-mount"), u32::MAX);
-    archive.with(&capture(name), until).named(ROOT, dir, fid)
-}
-
-fn begin(archive: &Archive) -> Visitor<&Archive> {
-    let config = VisitConfig {
-        mgs: vec!["10.78.0.2@tcp".parse().unwrap()],
-        fsname: "lfs".to_owned(),
-        client: "visitor".to_owned(),
-        who: Identity { umask: 0o22, ..Identity::default() },
-        access: Access::Change,
-        seed: 7,
-    };
-    run(Visitor::begin(archive, config)).unwrap()
-}
-
-fn node(visitor: &Visitor<&Archive>, path: &str) -> Node {
-    run(visitor.find(path.as_bytes(), false)).unwrap()
-}
 
 fn patched<T: Layout>(buffer: &mut Vec<u8>, f: impl FnOnce(&mut T)) {
     let mut value = T::parse(LITTLE, buffer).unwrap();

@@ -6,6 +6,7 @@
 //!  walk.rs     a path ─► a node, by lookups (mdc.rs; hash.rs: of which stripe, places.rs: of which target)
 //!  listing.rs  pages ─► names
 //!  names.rs    names and attributes are changed, by records (reint.rs) and new FIDs (fids.rs)   xattr.rs
+//!  redirect.rs a target that has to make a change in place of the one that was asked
 //!  file.rs     opens and closes (intent.rs); opens.rs: after a crash of a server   wish.rs: new layouts
 //!  dirs.rs     metadata targets that are chosen for new directories
 //!  unwanted.rs locks that came with opens are given back
@@ -38,6 +39,7 @@ mod opens;
 mod ost;
 mod place;
 mod places;
+mod redirect;
 mod reint;
 mod remote;
 mod runs;

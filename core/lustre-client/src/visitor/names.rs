@@ -91,20 +91,30 @@ impl<W: Wire> Visitor<W> {
         checked(name)?;
         let parent = self.parent_of(dir, name)?;
         let chosen = if mode & KIND == DIR_MODE { target_of(data)? } else { None };
-        let mdt = match chosen {
+        let mut mdt = match chosen {
             Some(index) => {
                 self.mdts.get(&index).ok_or(VisitError::NoTarget { kind: "MDT", index })?
             }
             None => self.mdt_of(parent.fid).await?,
         };
-        let (mode, umask) = match umask {
-            Some(umask) => (mode, umask),
-            None => self.masked(mdt, mode).await,
+        let mut turn = 0;
+        let (fid, answer) = loop {
+            let (mode, umask) = match umask {
+                Some(umask) => (mode, umask),
+                None => self.masked(mdt, mode).await,
+            };
+            // Each target takes FIDs of its own alone (C-84).
+            let fid = mdt.new_fid(&self.wire).await?;
+            let new = New { name, fid, mode, umask, rdev: 0, data };
+            let call = reint::create(&self.who, parent, new, self.wire.now());
+            let next = match mdt.ask_or_refuse(&self.wire, call, 1).await {
+                Ok(answer) => break (fid, answer),
+                // The target that a user has chosen makes it, or none.
+                Err(refusal) if chosen.is_some() => Err(refusal.error),
+                Err(refusal) => self.redirected(mdt, refusal, turn).await,
+            };
+            (mdt, turn) = (next.map_err(|e| e.at(name))?, turn + 1);
         };
-        let fid = mdt.new_fid(&self.wire).await?;
-        let new = New { name, fid, mode, umask, rdev: 0, data };
-        let call = reint::create(&self.who, parent, new, self.wire.now());
-        let answer = mdt.ask(&self.wire, call).await.map_err(|e| e.at(name))?;
         let body: MdtBody =
             answer.get(1).ok_or_else(|| mdt.bad("expected attributes of a file"))?;
         let layout = answer.reply.msg().ok().and_then(|msg| Some(msg.buffer(3)?.to_vec()));
@@ -158,8 +168,8 @@ impl<W: Wire> Visitor<W> {
         let parent = self.parent_of(dir, name)?;
         let mdt = self.mdt_of(parent.fid).await?;
         let of = (file.fid, file.body.gid);
-        let call = reint::link(&self.who, of, parent, name, self.wire.now());
-        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+        let call = |_| reint::link(&self.who, of, parent, name, self.wire.now());
+        self.ask_for(mdt, call).await.map_err(|e| e.at(name)).map(|_| ())
     }
 
     /// Removes a name that was found: of a directory, if it is empty; of another file with its last
@@ -174,8 +184,8 @@ impl<W: Wire> Visitor<W> {
         let mdt = self.mdt_of(node.fid).await?;
         let what = (node.fid, node.kind() == FileKind::Dir);
         let parent = Parent { fid: *dir, gid: *gid };
-        let call = reint::unlink(&self.who, parent, name, what, self.wire.now());
-        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+        let call = |_| reint::unlink(&self.who, parent, name, what, self.wire.now());
+        self.ask_for(mdt, call).await.map_err(|e| e.at(name)).map(|_| ())
     }
 
     /// Gives a file that was found another name, in place of the file that has it (C-133, C-134).
@@ -195,8 +205,9 @@ impl<W: Wire> Visitor<W> {
         };
         let mdt = self.mdt_of(at).await?;
         let (mode, now) = (node.body.mode, self.wire.now());
-        let call = reint::rename(&self.who, (from, &node.parent.2), (to, name), mode, now);
-        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+        let old = (from, node.parent.2.as_slice());
+        let call = |again| reint::rename(&self.who, old, (to, name), mode, (now, again));
+        self.ask_for(mdt, call).await.map_err(|e| e.at(name)).map(|_| ())
     }
 
     /// Changes attributes of a file, and the times of its objects, as readers take the latest of all
@@ -247,8 +258,8 @@ impl<W: Wire> Visitor<W> {
         (record.uid, record.gid) = (uid.unwrap_or(0), gid.unwrap_or(0));
         let group = gid.unwrap_or(of.gid);
         let mdt = self.mdt_of(of.fid).await?;
-        let call = reint::setattr(&self.who, group, record);
-        mdt.ask(&self.wire, call).await.map_err(|e| e.at(of.name))?;
+        let call = |_| reint::setattr(&self.who, group, record);
+        self.ask_for(mdt, call).await.map_err(|e| e.at(of.name))?;
         let Some(layout) = of.layout.filter(|_| is_file) else { return Ok(()) };
         let one = |at: Spot| async move {
             let Spot::Object { component, stripe, object, .. } = at else { return Ok(()) };

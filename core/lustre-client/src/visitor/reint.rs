@@ -17,6 +17,8 @@ const NO_CANCELS: usize = 104;
 const WANTS_LAYOUT: u32 = 0x40;
 /// A directory with a layout of the user's choice (C-123).
 const WITH_LAYOUT: u32 = 0x20_0000;
+/// A rename that another target was asked for before (C-123).
+const RENAME_AGAIN: u32 = 0x400_0000;
 /// Kind of a directory in a mode.
 const DIRECTORY: u32 = 0o040_000;
 
@@ -124,17 +126,18 @@ pub(super) fn unlink(
     call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0])
 }
 
-/// Renames; `mode` is that of the file (C-133).
+/// Renames; `mode` is that of the file, `again` that another target was asked for it before (C-133).
 pub(super) fn rename(
     who: &Identity,
     from: (Parent, &[u8]),
     to: (Parent, &[u8]),
     mode: u32,
-    now: i64,
+    (now, again): (i64, bool),
 ) -> Call {
     let gids = (who.group(from.0.gid), who.group(to.0.gid));
     let head = head(who, ReintOp::RENAME, gids, from.0.fid, to.0.fid);
-    let record = NameRecord { head, time: now, mode, ..NameRecord::default() };
+    let bias = if again { RENAME_AGAIN } else { 0 };
+    let record = NameRecord { head, time: now, bias, mode, ..NameRecord::default() };
     let rest = vec![none(), named(from.1), named(to.1), no_cancels(), none()];
     let mut call = call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0]);
     call.portals = Some(RENAME);
