@@ -92,12 +92,15 @@ pub struct Made {
     pub same: Vec<Same>,
 }
 
+/// Which requests of an operation an answer is for, by the buffers behind the body.
+type Fits = fn(&[Vec<u8>]) -> bool;
+
 /// Recorded servers, calls to which are noted; the first ones of an operation may get another answer.
 #[derive(Debug)]
 pub struct Noted<'a> {
     archive: &'a Archive,
     made: Mutex<Vec<Made>>,
-    answers: Mutex<VecDeque<(Opcode, Answer)>>,
+    answers: Mutex<VecDeque<(Opcode, Fits, Answer)>>,
 }
 
 impl<'a> Noted<'a> {
@@ -109,7 +112,13 @@ impl<'a> Noted<'a> {
     /// The next call of this operation, behind those for which there is an answer, gets this one.
     #[must_use]
     pub fn answering(self, opcode: Opcode, answer: Answer) -> Self {
-        held(&self.answers).push_back((opcode, answer));
+        self.answering_if(opcode, |_| true, answer)
+    }
+
+    /// The same for the next one whose buffers fit.
+    #[must_use]
+    pub fn answering_if(self, opcode: Opcode, fits: Fits, answer: Answer) -> Self {
+        held(&self.answers).push_back((opcode, fits, answer));
         self
     }
 
@@ -124,10 +133,10 @@ impl<'a> Noted<'a> {
     }
 
     /// The answer that is not the recorded one, if there is one.
-    fn other(&self, opcode: Opcode) -> Option<Answer> {
+    fn other(&self, opcode: Opcode, buffers: &[Vec<u8>]) -> Option<Answer> {
         let mut answers = held(&self.answers);
-        let place = answers.iter().position(|(of, _)| *of == opcode)?;
-        answers.remove(place).map(|(_, answer)| answer)
+        let place = answers.iter().position(|(of, fits, _)| *of == opcode && fits(buffers))?;
+        answers.remove(place).map(|(.., answer)| answer)
     }
 
     /// What was asked for with these operations.
@@ -167,7 +176,7 @@ impl Wire for &Noted<'_> {
     async fn call(&self, (target, kind): &Self::Link, call: Call, moved: Moved) -> End {
         let (opcode, buffers) = (call.opcode, call.buffers.clone());
         let before = self.archive.same().len();
-        let end = match self.other(opcode) {
+        let end = match self.other(opcode, &buffers) {
             Some(answer) => answer.end(&call, Vec::new(), 0),
             None => self.archive.call(kind, call, moved).await,
         };

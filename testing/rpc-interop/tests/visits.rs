@@ -121,7 +121,7 @@ fn without_what_may_differ(opcode: Opcode, buffers: &[Vec<u8>]) -> Vec<Vec<u8>> 
 #[track_caller]
 fn requests_are_the_same(archive: &Archive, opcodes: &[Opcode]) {
     let same = archive.same();
-    for Same { frame, opcode, buffers: (recorded, ours) } in &same {
+    for Same { frame, opcode, buffers: (recorded, ours), .. } in &same {
         let recorded = without_what_may_differ(*opcode, recorded);
         let ours = without_what_may_differ(*opcode, ours);
         for (i, (recorded, ours)) in recorded.iter().zip(&ours).enumerate() {

@@ -7,8 +7,10 @@ use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
     Changes, Create, DirWish, FileKind, OpenHow, SetXattr, VisitError, Visitor, Wire,
 };
+use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{Disposition, Intent, LockReply};
 use lustre_wire::mds::{CreateRecord, MdtBody, NameRecord, Record, ReintOp};
+use lustre_wire::striping::{DirDefault, Magic};
 use lustre_wire::{Fid, Layout, Opcode};
 use rpc_interop::archive::{Answer, Archive};
 use rpc_interop::visit::{DIR, Noted, begin, elsewhere, node, recorded, run};
@@ -34,7 +36,7 @@ fn c125_a_directory_with_a_chosen_target_is_made_there_with_a_fid_of_that_target
     let wire = Noted::new(&archive);
     let visitor = begin(&wire);
     let dir = node(&visitor, "/f10");
-    let layout = DirWish { mdt: Some(1), ..DirWish::default() }.bytes();
+    let layout = DirWish { mdts: vec![1], ..DirWish::default() }.bytes();
     // Frame 436: made by MDT 1, in a directory of MDT 0.
     let made = run(visitor.make_dir(&dir, b"dd", 0o777, &layout)).unwrap();
     assert_eq!(made.kind(), FileKind::Dir);
@@ -54,7 +56,7 @@ fn a_directory_on_a_target_that_is_not_there_is_refused_by_name() {
     let wire = Noted::new(&archive);
     let visitor = begin(&wire);
     let dir = node(&visitor, "/f10");
-    let layout = DirWish { mdt: Some(7), ..DirWish::default() }.bytes();
+    let layout = DirWish { mdts: vec![7], ..DirWish::default() }.bytes();
     let e = run(visitor.make_dir(&dir, b"dd", 0o777, &layout)).unwrap_err();
     assert_eq!(e.errno(), Errno::ENXIO);
     assert!(e.to_string().starts_with("MDT 7:"), "{e}");
@@ -159,7 +161,7 @@ fn a_directory_on_a_chosen_target_is_made_there_or_not_at_all() {
     let wire = Noted::new(&archive).refusing(REINT[0], Errno::EREMOTE, 0, &elsewhere(HERE));
     let visitor = begin(&wire);
     let dir = node(&visitor, "/f10");
-    let layout = DirWish { mdt: Some(1), ..DirWish::default() }.bytes();
+    let layout = DirWish { mdts: vec![1], ..DirWish::default() }.bytes();
     let e = run(visitor.make_dir(&dir, b"dd", 0o777, &layout)).unwrap_err();
     assert_eq!((e.errno(), wire.targets(REINT)), (Errno::EREMOTE, vec![1]));
 }
@@ -224,4 +226,83 @@ fn c126_an_open_that_makes_a_file_goes_to_the_target_that_the_refusal_names() {
         assert_eq!(wire.targets(&[Opcode::SEQ_QUERY]), [0, 1], "each takes FIDs of its own alone");
         assert_eq!(first.1.head.fid1, second.1.head.fid1);
     }
+}
+
+/// Whether a request is for the default layout of directories.
+fn asks_for_default(buffers: &[Vec<u8>]) -> bool {
+    let asked = buffers.first().and_then(|bytes| MdtBody::parse(LITTLE, bytes).ok());
+    asked.is_some_and(|asked| asked.valid.contains(Valid::DEFAULT_MEA))
+}
+
+/// A directory is made in `/f10` where these are the defaults of `/f10` and of the root: the targets that
+/// are asked to make it, and the layouts that they are asked for.
+fn made_by_default(defaults: &[Option<DirDefault>]) -> (Vec<u32>, Vec<Vec<u8>>) {
+    let archive = archive();
+    let wire = defaults.iter().fold(Noted::new(&archive), |wire, default| {
+        let said = default.map_or(Valid::ID, |_| Valid::ID | Valid::DEFAULT_MEA);
+        let body = MdtBody { fid1: DIR, valid: said, ..MdtBody::default() };
+        let layout = default.map(|default| default.to_bytes(LITTLE)).unwrap_or_default();
+        let buffers = vec![body.to_bytes(LITTLE), layout];
+        let answer = Answer { buffers, ..Answer::default() };
+        wire.answering_if(Opcode::MDS_GETATTR, asks_for_default, answer)
+    });
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    run(visitor.make_dir(&dir, b"dd", 0o777, b"")).unwrap();
+    let layouts = wire.made(REINT).into_iter().map(|made| made.buffers[3].clone());
+    let asked = wire.made(&[Opcode::MDS_GETATTR]);
+    let asked = asked.iter().filter(|made| asks_for_default(&made.buffers)).count();
+    assert_eq!(asked, defaults.len(), "each default is asked for");
+    (wire.targets(REINT), layouts.collect())
+}
+
+fn default(master: u32) -> DirDefault {
+    DirDefault { magic: Magic::DIR_USER, stripe_count: 1, master, ..DirDefault::default() }
+}
+
+#[test]
+fn c125_the_default_of_the_parent_or_else_of_the_root_names_the_target() {
+    let own = default(1);
+    assert_eq!(made_by_default(&[Some(own)]), (vec![1], vec![own.to_bytes(LITTLE)]));
+    assert_eq!(made_by_default(&[None, Some(own)]), (vec![1], vec![own.to_bytes(LITTLE)]));
+}
+
+#[test]
+fn c125_without_a_default_that_counts_a_directory_is_made_by_the_target_of_its_parent() {
+    let there = (vec![0], vec![Vec::new()]);
+    let any = default(u32::MAX);
+    assert_eq!(made_by_default(&[None, None]), there);
+    // Any target, as round robin of the root is.
+    assert_eq!(made_by_default(&[Some(any)]), there);
+    assert_eq!(made_by_default(&[None, Some(DirDefault { inherit_rr: 3, ..any })]), there);
+    // Of the root for what is in the root alone.
+    assert_eq!(made_by_default(&[None, Some(DirDefault { inherit: 1, ..default(1) })]), there);
+    // A target of which the configuration knows nothing.
+    assert_eq!(made_by_default(&[Some(default(7))]), there);
+}
+
+#[test]
+fn c125_the_choice_of_a_user_counts_before_every_default() {
+    let archive = archive();
+    let wire = Noted::new(&archive);
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    let layout = DirWish { mdts: vec![0], ..DirWish::default() }.bytes();
+    run(visitor.make_dir(&dir, b"dd", 0o777, &layout)).unwrap();
+    assert!(wire.made(&[Opcode::MDS_GETATTR]).iter().all(|made| !asks_for_default(&made.buffers)));
+    assert_eq!(wire.targets(REINT), [0]);
+}
+
+#[test]
+fn c126_a_directory_that_a_default_sends_elsewhere_goes_on_to_the_target_of_the_refusal() {
+    let archive = archive();
+    let body = MdtBody { valid: Valid::DEFAULT_MEA, ..MdtBody::default() };
+    let buffers = vec![body.to_bytes(LITTLE), default(1).to_bytes(LITTLE)];
+    let answer = Answer { buffers, ..Answer::default() };
+    let wire = Noted::new(&archive).answering_if(Opcode::MDS_GETATTR, asks_for_default, answer);
+    let wire = wire.refusing(REINT[0], Errno::EREMOTE, 0, &elsewhere(HERE));
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    run(visitor.make_dir(&dir, b"dd", 0o777, b"")).unwrap();
+    assert_eq!(wire.targets(REINT), [1, 0]);
 }

@@ -14,7 +14,7 @@ use super::mdc::{Identity, LAYOUT_ROOM, LITTLE, named};
 /// Open flags, lower half (C-77).
 pub(super) const OPEN_READ: u32 = 0x1;
 pub(super) const OPEN_WRITE: u32 = 0x2;
-const OPEN_CREATE: u32 = 0x40;
+pub(super) const OPEN_CREATE: u32 = 0x40;
 const OPEN_EXCLUSIVE: u32 = 0x80;
 pub(super) const OPEN_TRUNCATE: u32 = 0x200;
 const OPEN_BY_FID: u32 = 0x80_0000;

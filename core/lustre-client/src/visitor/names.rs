@@ -9,9 +9,9 @@ use lustre_wire::striping::Striping;
 
 use super::attributes::layout_of;
 use super::data::spots;
-use super::dirs::target_of;
+use super::defaults::Maker;
 use super::join::join;
-use super::reint::{self, New, Parent};
+use super::reint::{self, DirLayout, New, Parent};
 use super::stripes::{FileLayout, Spot};
 use super::walk::{FileKind, Node};
 use super::{IN_FLIGHT, VisitError, Visitor, Wire, mdc, ost};
@@ -90,13 +90,12 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<Node, VisitError> {
         checked(name)?;
         let parent = self.parent_of(dir, name)?;
-        let chosen = if mode & KIND == DIR_MODE { target_of(data)? } else { None };
-        let mut mdt = match chosen {
-            Some(index) => {
-                self.mdts.get(&index).ok_or(VisitError::NoTarget { kind: "MDT", index })?
-            }
-            None => self.mdt_of(parent.fid).await?,
+        let Maker { mut mdt, chosen, by_default } = match mode & KIND == DIR_MODE {
+            true => self.maker(dir, parent.fid, data).await?,
+            false => Maker::of(self.mdt_of(parent.fid).await?),
         };
+        let why = if by_default.is_some() { DirLayout::Default } else { DirLayout::Wanted };
+        let data = by_default.as_deref().unwrap_or(data);
         let mut turn = 0;
         let (fid, answer) = loop {
             let (mode, umask) = match umask {
@@ -105,12 +104,12 @@ impl<W: Wire> Visitor<W> {
             };
             // Each target takes FIDs of its own alone (C-84).
             let fid = mdt.new_fid(&self.wire).await?;
-            let new = New { name, fid, mode, umask, rdev: 0, data };
+            let new = New { name, fid, mode, umask, rdev: 0, data, why };
             let call = reint::create(&self.who, parent, new, self.wire.now());
             let next = match mdt.ask_or_refuse(&self.wire, call, 1).await {
                 Ok(answer) => break (fid, answer),
                 // The target that a user has chosen makes it, or none.
-                Err(refusal) if chosen.is_some() => Err(refusal.error),
+                Err(refusal) if chosen => Err(refusal.error),
                 Err(refusal) => self.redirected(mdt, refusal, turn).await,
             };
             (mdt, turn) = (next.map_err(|e| e.at(name))?, turn + 1);
@@ -120,11 +119,13 @@ impl<W: Wire> Visitor<W> {
         let layout = answer.reply.msg().ok().and_then(|msg| Some(msg.buffer(3)?.to_vec()));
         let layout = layout.unwrap_or_default();
         let layout = layout.get(..body.eadatasize as usize).unwrap_or(&layout).to_vec();
-        Ok(Node { fid, parent: (parent.fid, parent.gid, name.to_vec()), body, layout })
+        let parent = (parent.fid, parent.gid, name.to_vec());
+        Ok(Node { fid, parent, body, layout, depth: dir.below() })
     }
 
-    /// Makes a directory. `layout` says which metadata target gets it ([`DirWish`](super::DirWish));
-    /// empty: that of its parent.
+    /// Makes a directory. `layout` says which metadata target gets it ([`DirWish`](super::DirWish)). If it
+    /// is empty, that is the one that the default layout of the parent or of the root names, or else the one
+    /// that has the parent.
     ///
     /// # Errors
     /// `EEXIST`, a parent that may not be changed, a target that is not there, a layout that is none, no

@@ -8,15 +8,19 @@ use lustre_wire::opcode::RENAME;
 use lustre_wire::{Fid, Layout, Opcode};
 use ptlrpc::Call;
 
-use super::intent::DIR_VERSION;
+use super::intent::{DIR_VERSION, OPEN_CREATE};
 use super::mdc::{Identity, LAYOUT_ROOM, LITTLE, NO_GROUP, named};
 
 /// Early cancels: none (C-122).
 const NO_CANCELS: usize = 104;
 /// A directory whose layout is wanted in the reply, upper half of the open flags (C-115).
 const WANTS_LAYOUT: u32 = 0x40;
+/// Default layouts of directories are understood, upper half of the open flags (C-77).
+const KNOWS_DEFAULTS: u32 = 0x200;
 /// A directory with a layout of the user's choice (C-123).
 const WITH_LAYOUT: u32 = 0x20_0000;
+/// A directory with the layout that a default says (C-123).
+const BY_DEFAULT: u32 = 0x100_0000;
 /// A rename that another target was asked for before (C-123).
 const RENAME_AGAIN: u32 = 0x400_0000;
 /// Kind of a directory in a mode.
@@ -41,6 +45,17 @@ pub(super) struct New<'a> {
     pub(super) rdev: u64,
     /// Text of a link, layout of a directory.
     pub(super) data: &'a [u8],
+    /// Why a directory has that layout.
+    pub(super) why: DirLayout,
+}
+
+/// Why a directory is made with a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DirLayout {
+    /// A user wants it.
+    Wanted,
+    /// It is the default.
+    Default,
 }
 
 fn head(who: &Identity, opcode: ReintOp, gids: (u32, u32), fid1: Fid, fid2: Fid) -> RecordHead {
@@ -76,17 +91,25 @@ fn no_cancels() -> Vec<u8> {
 
 /// Makes a directory, a link, a device or a pipe (C-124, C-127, C-128).
 pub(super) fn create(who: &Identity, dir: Parent, new: New<'_>, now: i64) -> Call {
-    let New { name, fid, mode, umask, rdev, data } = new;
+    let New { name, fid, mode, umask, rdev, data, why } = new;
     let is_dir = mode & DIRECTORY == DIRECTORY && mode & 0o100_000 == 0;
     let mut head = head(who, ReintOp::CREATE, (who.group(dir.gid), NO_GROUP), dir.fid, fid);
     head.parent_layout_version = DIR_VERSION;
+    // As recorded clients send them.
+    let (bias, flags_low, flags_high) = match why {
+        _ if !is_dir => (0, 0, 0),
+        _ if data.is_empty() => (0, 0, WANTS_LAYOUT),
+        DirLayout::Wanted => (WITH_LAYOUT, OPEN_CREATE, WANTS_LAYOUT),
+        DirLayout::Default => (BY_DEFAULT, 0, WANTS_LAYOUT | KNOWS_DEFAULTS),
+    };
     let record = CreateRecord {
         head,
         time: now,
         rdev,
         mode,
-        bias: if is_dir && !data.is_empty() { WITH_LAYOUT } else { 0 },
-        flags_high: if is_dir { WANTS_LAYOUT } else { 0 },
+        bias,
+        flags_low,
+        flags_high,
         umask,
         ..CreateRecord::default()
     };
