@@ -10,7 +10,7 @@ use lustre_client::visitor::{
 use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{Disposition, Intent, LockReply};
 use lustre_wire::mds::{CreateRecord, MdtBody, NameRecord, Record, ReintOp};
-use lustre_wire::striping::{DirDefault, Magic};
+use lustre_wire::striping::{DirDefault, DirHead, Magic, Striping};
 use lustre_wire::{Fid, Layout, Opcode};
 use rpc_interop::archive::{Answer, Archive};
 use rpc_interop::visit::{DIR, Noted, begin, elsewhere, node, recorded, run};
@@ -305,4 +305,50 @@ fn c126_a_directory_that_a_default_sends_elsewhere_goes_on_to_the_target_of_the_
     let dir = node(&visitor, "/f10");
     run(visitor.make_dir(&dir, b"dd", 0o777, b"")).unwrap();
     assert_eq!(wire.targets(REINT), [1, 0]);
+}
+
+/// Whether a request is for the attributes of `/f10` by its FID.
+fn asks_for_dir(buffers: &[Vec<u8>]) -> bool {
+    let asked = buffers.first().and_then(|bytes| MdtBody::parse(LITTLE, bytes).ok());
+    asked.is_some_and(|asked| asked.fid1 == DIR && asked.valid.contains(Valid::MEA))
+}
+
+/// `/f10` as it is after it was spread over both targets, by the sum of all characters.
+fn spread() -> Answer {
+    let valid = Valid::ID | Valid::TYPE | Valid::MODE | Valid::DIREA | Valid::MEA;
+    let head = DirHead { stripe_count: 2, hash: 1, version: 3, ..DirHead::default() };
+    let layout = Striping::Dir(DirHead { magic: Magic::DIR, ..head }, vec![HERE, THERE]).to_bytes();
+    let eadatasize = u32::try_from(layout.len()).unwrap();
+    let body = MdtBody { fid1: DIR, valid, mode: 0o040_755, eadatasize, ..MdtBody::default() };
+    Answer { buffers: vec![body.to_bytes(LITTLE), layout], ..Answer::default() }
+}
+
+#[test]
+fn c163_a_name_in_a_directory_that_was_spread_meanwhile_is_made_in_its_stripe() {
+    let archive = archive();
+    let wire = Noted::new(&archive).refusing(REINT[0], Errno::ESTALE, 0, &MdtBody::default());
+    let wire = wire.answering_if(Opcode::MDS_GETATTR, asks_for_dir, spread());
+    let made = MdtBody { mode: 0o040_755, ..MdtBody::default() };
+    let made = Answer { buffers: vec![made.to_bytes(LITTLE)], ..Answer::default() };
+    let wire = wire.answering(REINT[0], made);
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    // The sum of the characters is odd: the second stripe, on the second target.
+    run(visitor.make_dir(&dir, b"a", 0o777, b"")).unwrap();
+    assert_eq!(wire.targets(REINT), [0, 1]);
+    let records = wire.made(REINT).into_iter().map(|made| {
+        let head = CreateRecord::parse(LITTLE, &made.buffers[0]).unwrap().head;
+        (head.fid1, head.parent_layout_version)
+    });
+    assert_eq!(records.collect::<Vec<_>>(), [(DIR, 1), (THERE, 3)]);
+}
+
+#[test]
+fn a_directory_that_is_stale_and_has_the_same_layout_is_not_asked_again() {
+    let archive = archive();
+    let wire = Noted::new(&archive).refusing(REINT[0], Errno::ESTALE, 0, &MdtBody::default());
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    let e = run(visitor.make_link(&dir, b"s1", b"short/target")).unwrap_err();
+    assert_eq!((e.errno(), wire.targets(REINT)), (Errno::ESTALE, vec![0]));
 }

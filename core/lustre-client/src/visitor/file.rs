@@ -11,7 +11,7 @@ use lustre_wire::{ConnectFlags, Fid};
 use ptlrpc::CallId;
 
 use super::attributes::{Attributes, layout_of};
-use super::intent::{self, NewFile, OPEN_READ, OPEN_TRUNCATE, OPEN_WRITE, Opened};
+use super::intent::{self, DIR_VERSION, NewFile, OPEN_READ, OPEN_TRUNCATE, OPEN_WRITE, Opened};
 use super::join::both;
 use super::names::{Changed, Changes, checked};
 use super::redirect::{Refusal, elsewhere};
@@ -272,7 +272,8 @@ impl<W: Wire> Visitor<W> {
             opened => opened,
         };
         let (gids, cookie, now) = ((*gid, node.body.gid), self.cookie(), self.wire.now());
-        let open = intent::Open { dir: *dir, gids, opened, flags, cookie, now };
+        let version = DIR_VERSION;
+        let open = intent::Open { dir: *dir, version, gids, opened, flags, cookie, now };
         let found = self.open_at(mdt, open, name).await.map_err(|refusal| refusal.error)?;
         if !found.disposition.contains(Disposition::OPENED) {
             let gone = found.disposition.contains(Disposition::NEGATIVE);
@@ -361,6 +362,22 @@ impl<W: Wire> Visitor<W> {
         create: &Create,
     ) -> Result<OpenFile, VisitError> {
         checked(name)?;
+        match self.create_in(dir, name, how, create).await {
+            Err(e) => match self.relaid(dir, &e).await {
+                Some(dir) => self.create_in(&dir, name, how, create).await,
+                None => Err(e),
+            },
+            made => made,
+        }
+    }
+
+    async fn create_in(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        how: OpenHow,
+        create: &Create,
+    ) -> Result<OpenFile, VisitError> {
         let parent = self.parent_of(dir, name)?;
         let (mut mdt, mut turn) = (self.mdt_of(parent.fid).await?, 0);
         let found = loop {
@@ -371,6 +388,7 @@ impl<W: Wire> Visitor<W> {
             let new = NewFile { name, fid, mode, umask, exclusive, layout };
             let open = intent::Open {
                 dir: parent.fid,
+                version: parent.version,
                 // The new file is in no group yet.
                 gids: (parent.gid, u32::MAX),
                 opened: Opened::New(&new),

@@ -10,6 +10,7 @@ use lustre_wire::striping::Striping;
 use super::attributes::layout_of;
 use super::data::spots;
 use super::defaults::Maker;
+use super::intent::DIR_VERSION;
 use super::join::join;
 use super::reint::{self, DirLayout, New, Parent};
 use super::stripes::{FileLayout, Spot};
@@ -78,17 +79,35 @@ impl<W: Wire> Visitor<W> {
             return Err(failed(Errno::ENOTDIR));
         }
         let fid = dir.stripe_of(name).ok_or(VisitError::DirLayout { dir: dir.fid })?;
-        Ok(Parent { fid, gid: dir.body.gid })
+        let striped = dir.dir_layout().ok().flatten();
+        let version = striped.map_or(DIR_VERSION, |(head, _)| head.version);
+        Ok(Parent { fid, gid: dir.body.gid, version })
     }
 
     async fn make_node(
         &self,
         dir: &Node,
         name: &[u8],
-        (mode, umask): (u32, Option<u32>),
+        mode: (u32, Option<u32>),
         data: &[u8],
     ) -> Result<Node, VisitError> {
         checked(name)?;
+        match self.make_node_in(dir, name, mode, data).await {
+            Err(e) => match self.relaid(dir, &e).await {
+                Some(dir) => self.make_node_in(&dir, name, mode, data).await,
+                None => Err(e),
+            },
+            made => made,
+        }
+    }
+
+    async fn make_node_in(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        (mode, umask): (u32, Option<u32>),
+        data: &[u8],
+    ) -> Result<Node, VisitError> {
         let parent = self.parent_of(dir, name)?;
         let Maker { mut mdt, chosen, by_default } = match mode & KIND == DIR_MODE {
             true => self.maker(dir, parent.fid, data).await?,
@@ -184,7 +203,7 @@ impl<W: Wire> Visitor<W> {
         // The target of the file has its locks, and removes the name wherever that is (C-131).
         let mdt = self.mdt_of(node.fid).await?;
         let what = (node.fid, node.kind() == FileKind::Dir);
-        let parent = Parent { fid: *dir, gid: *gid };
+        let parent = Parent { fid: *dir, gid: *gid, version: DIR_VERSION };
         let call = |_| reint::unlink(&self.who, parent, name, what, self.wire.now());
         self.ask_for(mdt, call).await.map_err(|e| e.at(name)).map(|_| ())
     }
@@ -197,7 +216,7 @@ impl<W: Wire> Visitor<W> {
     pub async fn rename(&self, node: &Node, dir: &Node, name: &[u8]) -> Result<(), VisitError> {
         checked(name)?;
         checked(&node.parent.2)?;
-        let from = Parent { fid: node.parent.0, gid: node.parent.1 };
+        let from = Parent { fid: node.parent.0, gid: node.parent.1, version: DIR_VERSION };
         let to = self.parent_of(dir, name)?;
         let at = match self.lookup(dir, name, name).await {
             Ok(there) => there.fid,

@@ -8,6 +8,7 @@ use lustre_wire::mds::MdtBody;
 use ptlrpc::Call;
 
 use super::remote::{Answer, Remote};
+use super::walk::Node;
 use super::{VisitError, Visitor, Wire};
 
 /// How often a change goes on to another target. The protocol names no number: the second target is the
@@ -86,6 +87,17 @@ impl<W: Wire> Visitor<W> {
             Ok(_) | Err(VisitError::Refused { .. }) => Err(error),
             Err(e) => Err(e),
         }
+    }
+
+    /// A directory as it is now, if that is why a target does not know it in the form in which it was looked
+    /// up: its names are in other stripes by now (C-163).
+    pub(super) async fn relaid(&self, dir: &Node, error: &VisitError) -> Option<Node> {
+        if error.errno() != Errno::ESTALE {
+            return None;
+        }
+        let now = self.node_of(dir.fid).await.ok()?;
+        let other = now.dir_layout() != dir.dir_layout();
+        other.then(|| Node { parent: dir.parent.clone(), depth: dir.depth, ..now })
     }
 
     /// A change of metadata, by the target that is likely to have to make it, or the one to which that

@@ -8,7 +8,7 @@ use lustre_wire::opcode::RENAME;
 use lustre_wire::{Fid, Layout, Opcode};
 use ptlrpc::Call;
 
-use super::intent::{DIR_VERSION, OPEN_CREATE};
+use super::intent::OPEN_CREATE;
 use super::mdc::{Identity, LAYOUT_ROOM, LITTLE, NO_GROUP, named};
 
 /// Early cancels: none (C-122).
@@ -31,6 +31,8 @@ const DIRECTORY: u32 = 0o040_000;
 pub(super) struct Parent {
     pub(super) fid: Fid,
     pub(super) gid: u32,
+    /// Version of the layout of the directory (C-75).
+    pub(super) version: u32,
 }
 
 /// What is made.
@@ -94,7 +96,7 @@ pub(super) fn create(who: &Identity, dir: Parent, new: New<'_>, now: i64) -> Cal
     let New { name, fid, mode, umask, rdev, data, why } = new;
     let is_dir = mode & DIRECTORY == DIRECTORY && mode & 0o100_000 == 0;
     let mut head = head(who, ReintOp::CREATE, (who.group(dir.gid), NO_GROUP), dir.fid, fid);
-    head.parent_layout_version = DIR_VERSION;
+    head.parent_layout_version = dir.version;
     // As recorded clients send them.
     let (bias, flags_low, flags_high) = match why {
         _ if !is_dir => (0, 0, 0),
