@@ -14,7 +14,8 @@ use crate::table::{CallId, ExportId, ImportId, ServedId, ServiceId, TargetId};
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Zero, or a positive number whose meaning depends on the operation.
+    /// Zero, or a positive number whose meaning depends on the operation. Negative, with a call that
+    /// wants the [reply to an error](crate::Call::error_reply): the number of the error.
     pub status: i32,
     /// Transaction of the operation, 0 for none.
     pub transno: u64,

@@ -19,6 +19,7 @@ use lustre_wire::ldlm::{
 use lustre_wire::llog::LlogdBody;
 use lustre_wire::mds::{CreateRecord, Epoch, MdtBody, Record, ReintOp, SetattrRecord};
 use lustre_wire::ost::{Niobuf, Obdo, ObdoFlags};
+use lustre_wire::striping::Striping;
 use lustre_wire::{Body, Fid, Header, ImportKind, Layout, MsgKind, Opcode, msg::MsgBuilder};
 use ptlrpc::{Call, CallError, CallId, ImportConfig, Reply};
 
@@ -29,6 +30,8 @@ const LITTLE: ByteOrder = ByteOrder::Little;
 
 /// Sequence of the FIDs of new files, if no recorded client has asked for one.
 pub const SEQUENCE: u64 = 0x2_0000_0500;
+/// Sequences of the second of the recorded metadata targets; all others are of the first (C-41).
+const OF_MDT_1: core::ops::Range<u64> = 0x2_4000_0400..0x2_8000_0400;
 /// What the clock of a visit says.
 pub const NOW: i64 = 1_795_385_000;
 
@@ -67,6 +70,7 @@ fn changed(buffers: &[Vec<u8>]) -> Option<Change> {
 #[derive(Clone, Debug)]
 struct Recorded {
     frame: u32,
+    handle: u64,
     opcode: Opcode,
     request: Vec<Vec<u8>>,
     status: i32,
@@ -85,11 +89,37 @@ pub struct Answer {
     pub bulk: Vec<u8>,
 }
 
+impl Answer {
+    /// The end of a call with this answer: `sent` went as bulk data, for others there is `room`.
+    pub(crate) fn end(self, call: &Call, sent: Vec<u8>, room: usize) -> End {
+        let Self { status, buffers, bulk } = self;
+        if status < 0 && !call.error_reply {
+            return CallError::Refused(Errno(-status)).into();
+        }
+        let body = Body { kind: MsgKind::REPLY, opcode: call.opcode, status, ..Body::default() };
+        let body = Body { version: lustre_wire::Service::Mds.word(), ..body };
+        let builder = MsgBuilder::new(Header::default(), &body);
+        let builder = buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer));
+        let message = match builder.build() {
+            Ok(message) => message,
+            Err(e) => return CallError::BadReply(e).into(),
+        };
+        let mut bytes = sent;
+        if room > 0 {
+            bytes = vec![0; room];
+            bytes.iter_mut().zip(bulk).for_each(|(to, from)| *to = from);
+        }
+        End { result: Ok(Reply { status, transno: 0, message }), bytes, call: None }
+    }
+}
+
 /// A question that a recorded client has asked in the same form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Same {
     /// Frame of the recorded request.
     pub frame: u32,
+    /// The connection on which the recorded client asked, as the server names it.
+    pub handle: u64,
     /// Operation.
     pub opcode: Opcode,
     /// Buffers behind the body: recorded, and the visitor's.
@@ -102,8 +132,8 @@ pub struct Archive {
     recorded: Vec<Recorded>,
     /// Answers to changes, which show nothing to those that only look.
     changes: Vec<Recorded>,
-    /// Names that no recorded client has looked up.
-    names: Vec<(Fid, Vec<u8>, Fid)>,
+    /// Names that no recorded client has looked up; without a file: there is none.
+    names: Vec<(Fid, Vec<u8>, Option<Fid>)>,
     same: Mutex<Vec<Same>>,
     asked: Mutex<Vec<Opcode>>,
     /// Objects as they were written here.
@@ -147,6 +177,7 @@ fn answers(capture: &Path, until: u32) -> Vec<Recorded> {
         parts.sort();
         all.push(Recorded {
             frame: request.frame,
+            handle: request.body().handle,
             opcode: request.body().opcode,
             request: request.buffers(),
             status: reply.body().status,
@@ -181,7 +212,14 @@ impl Archive {
     /// A name that no recorded client has looked up.
     #[must_use]
     pub fn named(mut self, dir: Fid, name: &str, fid: Fid) -> Self {
-        self.names.push((dir, name.as_bytes().to_vec(), fid));
+        self.names.push((dir, name.as_bytes().to_vec(), Some(fid)));
+        self
+    }
+
+    /// A name that no recorded client has looked up, as it is not there.
+    #[must_use]
+    pub fn without(mut self, dir: Fid, name: &str) -> Self {
+        self.names.push((dir, name.as_bytes().to_vec(), None));
         self
     }
 
@@ -225,7 +263,12 @@ impl Archive {
         let change = || self.changes.iter().rev().find(|recorded| is(recorded));
         let found = self.latest(is).or_else(change)?;
         let buffers = (found.request.clone(), ours.to_vec());
-        self.same.lock().expect("no panic").push(Same { frame: found.frame, opcode, buffers });
+        self.same.lock().expect("no panic").push(Same {
+            frame: found.frame,
+            handle: found.handle,
+            opcode,
+            buffers,
+        });
         let Recorded { status, reply, bulk, .. } = found;
         Some(Answer { status: *status, buffers: reply.clone(), bulk: bulk.clone() })
     }
@@ -277,7 +320,25 @@ impl Archive {
         })
     }
 
+    /// The default layout of directories in one: as the last intent about it has brought it, behind the
+    /// attributes.
+    fn dir_default(&self, dir: Fid) -> Option<Answer> {
+        self.recorded.iter().rev().find_map(|recorded| {
+            Self::intent(recorded)?;
+            let body: MdtBody = get(&recorded.reply, 1)?;
+            let whole = Valid::TYPE | Valid::MODE | Valid::NLINK;
+            if body.fid1 != dir || !body.valid.contains(whole) {
+                return None;
+            }
+            let is =
+                |bytes: &&Vec<u8>| matches!(Striping::parse(bytes), Ok(Striping::DirDefault(..)));
+            let default = recorded.reply.iter().skip(2).find(is).cloned().unwrap_or_default();
+            Some(Answer { buffers: vec![body.to_bytes(LITTLE), default], ..Answer::default() })
+        })
+    }
+
     fn lookup(&self, dir: Fid, name: &[u8]) -> Option<Answer> {
+        let missing = Answer { status: Errno::ENOENT.negative(), ..Answer::default() };
         let found = self.recorded.iter().rev().find_map(|recorded| {
             let (_, of, called, lock) = Self::intent(recorded)?;
             if of != dir || called != name || name.is_empty() {
@@ -285,13 +346,14 @@ impl Archive {
             }
             let found = Disposition::from_bits_retain(lock.policy_res1);
             if found.contains(Disposition::NEGATIVE) && !found.contains(Disposition::CREATED) {
-                return Some(Answer { status: Errno::ENOENT.negative(), ..Answer::default() });
+                return Some(missing.clone());
             }
             Self::shown(recorded.reply.get(1..)?)
         });
         let known = || {
-            let fits = |(of, called, _): &&(Fid, Vec<u8>, Fid)| *of == dir && called == name;
-            self.by_fid(self.names.iter().find(fits)?.2)
+            let mut names = self.names.iter();
+            let (.., file) = names.find(|(of, called, _)| *of == dir && called == name)?;
+            file.map_or(Some(missing.clone()), |file| self.by_fid(file))
         };
         found.or_else(known)
     }
@@ -450,13 +512,16 @@ impl Archive {
             Opcode::MDS_GET_ROOT => self.again(opcode, ours, |_| true),
             Opcode::MDS_STATFS => self.again(opcode, ours, |r| r.request.is_empty()),
             Opcode::FLD_QUERY => self.again(opcode, ours, |r| r.request == ours).or_else(|| {
-                // Sequences of MDT 0 are those of all files here.
                 let mut range: SeqRange = get(ours, 1)?;
                 range.end = range.start + 1;
+                range.index = u32::from(OF_MDT_1.contains(&range.start));
                 Some(Answer { buffers: vec![range.to_bytes(LITTLE)], ..Answer::default() })
             }),
             Opcode::MDS_GETATTR => {
                 let asked: MdtBody = get(ours, 0)?;
+                if asked.valid.contains(Valid::DEFAULT_MEA) {
+                    return self.dir_default(asked.fid1);
+                }
                 if asked.valid.contains(Valid::LINKNAME) {
                     return self.again(opcode, ours, |r| {
                         let body: Option<MdtBody> = get(&r.request, 0);
@@ -532,16 +597,29 @@ impl Archive {
         };
         let name = name_of(ours, 5);
         if get::<Intent>(ours, 1).is_some_and(|intent| intent.contains(Intent::CREAT)) {
-            let made = self.latest(|recorded| {
+            let makes = |recorded: &Recorded| {
                 Self::intent(recorded).is_some_and(|(intent, dir, called, _)| {
                     let here = (dir, called) == (record.head.fid1, name.clone());
-                    let flags = get::<CreateRecord>(&recorded.request, 2).map(|r| r.flags_low);
-                    intent.contains(Intent::CREAT) && here && flags == Some(record.flags_low)
+                    intent.contains(Intent::CREAT) && here
                 })
-            })?;
-            return self.again(Opcode::LDLM_ENQUEUE, ours, |r| r.frame == made.frame);
+            };
+            let alike = |recorded: &Recorded| {
+                let flags = get::<CreateRecord>(&recorded.request, 2).map(|r| r.flags_low);
+                makes(recorded) && flags == Some(record.flags_low)
+            };
+            if let Some(made) = self.latest(alike) {
+                return self.again(Opcode::LDLM_ENQUEUE, ours, |r| r.frame == made.frame);
+            }
+            // Made for something else.
+            let Recorded { status, reply, .. } = self.latest(makes)?;
+            let buffers = reply.clone();
+            return Some(Answer { status: *status, buffers, ..Answer::default() });
         }
-        let shown = self.lookup(record.head.fid1, &name)?;
+        // Without a name it is the file itself, whose name is on another target (C-110).
+        let shown = match name.is_empty() {
+            true => self.by_fid(record.head.fid1)?,
+            false => self.lookup(record.head.fid1, &name)?,
+        };
         let file = get::<MdtBody>(&shown.buffers, 0)?.fid1;
         let opened = self.latest(|recorded| {
             Self::intent(recorded).is_some_and(|(intent, _, _, lock)| {
@@ -579,24 +657,7 @@ impl Wire for &Archive {
             Moved::Write(bytes) => (bytes, 0),
         };
         let answer = self.answer_to(call.opcode, &call.buffers, &sent);
-        let Answer { status, buffers, bulk } = answer.unwrap_or(unknown);
-        if status < 0 {
-            return CallError::Refused(Errno(-status)).into();
-        }
-        let body = Body { kind: MsgKind::REPLY, opcode: call.opcode, status, ..Body::default() };
-        let body = Body { version: lustre_wire::Service::Mds.word(), ..body };
-        let builder = MsgBuilder::new(Header::default(), &body);
-        let builder = buffers.iter().fold(builder, |builder, buffer| builder.bytes(buffer));
-        let message = match builder.build() {
-            Ok(message) => message,
-            Err(e) => return CallError::BadReply(e).into(),
-        };
-        let mut bytes = sent;
-        if room > 0 {
-            bytes = vec![0; room];
-            bytes.iter_mut().zip(bulk).for_each(|(to, from)| *to = from);
-        }
-        End { result: Ok(Reply { status, transno: 0, message }), bytes, call: None }
+        answer.unwrap_or(unknown).end(&call, sent, room)
     }
 
     async fn handle(&self, _: &ImportKind, _: CallId) -> Option<u64> {

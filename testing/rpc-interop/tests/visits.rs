@@ -3,12 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-use core::future::{Future, poll_fn};
+use core::future::poll_fn;
 use core::pin::pin;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use lnet_types::{ByteOrder, Errno};
@@ -20,45 +19,15 @@ use lustre_wire::mds::{CreateRecord, MdtBody};
 use lustre_wire::{ConnectData, Fid, ImportKind, Layout, Opcode};
 use ptlrpc::{Call, CallError, CallId, ImportConfig};
 use rpc_interop::archive::{Archive, Same};
-
-fn capture(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lustre-mount");
-    dir.join(name).with_extension("pcap")
-}
-
-/// Runs a future that never waits.
-fn run<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    for _ in 0..1000 {
-        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return result;
-        }
-    }
-    panic!("the visit does not end");
-}
-
-const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
+use rpc_interop::visit::{ROOT, capture, config, recorded, run};
 
 const fn file(oid: u32) -> Fid {
     Fid { seq: 0x2_0000_0402, oid, ver: 0 }
 }
 
 fn begin<'a>(archive: &'a Archive, fsname: &str) -> Result<Visitor<&'a Archive>, VisitError> {
-    let config = VisitConfig {
-        mgs: vec!["10.78.0.2@tcp".parse().unwrap()],
-        fsname: fsname.to_owned(),
-        client: "visitor".to_owned(),
-        who: Default::default(),
-        access: Access::Read,
-        seed: 7,
-    };
+    let config = VisitConfig { fsname: fsname.to_owned(), ..config(Access::Read) };
     run(Visitor::begin(archive, config))
-}
-
-/// The mount, and another capture up to a frame, with the name of the directory that it is about.
-fn recorded(name: &str, until: u32, dir: &str, fid: Fid) -> Archive {
-    let archive = Archive::default().with(&capture("fresh-mount"), u32::MAX);
-    archive.with(&capture(name), until).named(ROOT, dir, fid)
 }
 
 fn stat(visitor: &Visitor<&Archive>, path: &str) -> Result<Attributes, VisitError> {
@@ -152,7 +121,7 @@ fn without_what_may_differ(opcode: Opcode, buffers: &[Vec<u8>]) -> Vec<Vec<u8>> 
 #[track_caller]
 fn requests_are_the_same(archive: &Archive, opcodes: &[Opcode]) {
     let same = archive.same();
-    for Same { frame, opcode, buffers: (recorded, ours) } in &same {
+    for Same { frame, opcode, buffers: (recorded, ours), .. } in &same {
         let recorded = without_what_may_differ(*opcode, recorded);
         let ours = without_what_may_differ(*opcode, ours);
         for (i, (recorded, ours)) in recorded.iter().zip(&ours).enumerate() {
@@ -363,16 +332,8 @@ impl Wire for &Rounds<'_> {
 fn first_bytes(archive: &Archive, path: &str) -> (u64, Vec<(Opcode, u32, u32)>) {
     let (now, connected) = (AtomicU32::new(0), Mutex::default());
     let rounds = &Rounds { archive, now, connected, calls: Mutex::default() };
-    let config = VisitConfig {
-        mgs: vec!["10.78.0.2@tcp".parse().unwrap()],
-        fsname: "lfs".to_owned(),
-        client: "visitor".to_owned(),
-        who: Default::default(),
-        access: Access::Read,
-        seed: 7,
-    };
     let mut cat = pin!(async {
-        let visitor = Visitor::begin(rounds, config).await?;
+        let visitor = Visitor::begin(rounds, config(Access::Read)).await?;
         let node = visitor.find(path.as_bytes(), true).await?;
         let file = visitor.open_file(&node).await?;
         visitor.read(&file, 0, 4096).await

@@ -3,163 +3,25 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-use core::future::Future;
-use core::pin::pin;
-use core::task::{Context, Poll, Waker};
-use std::path::{Path, PathBuf};
-
 use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
-    Access, Changes, Create, FileKind, Identity, LayoutError, Node, OpenHow, SetXattr, VisitConfig,
-    VisitError, Visitor,
+    Changes, Create, FileKind, LayoutError, OpenHow, SetXattr, VisitError,
 };
-use lustre_wire::fid::{ObjectId, Valid};
-use lustre_wire::ldlm::{LockFlags, LockRequestHead};
-use lustre_wire::mds::{
-    CreateRecord, NameRecord, ReintOp, SetattrRecord, SetattrValid, SetxattrRecord,
-};
-use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags};
+use lustre_wire::fid::ObjectId;
+use lustre_wire::ost::{Niobuf, NiobufFlags};
 use lustre_wire::{Fid, Layout, Opcode};
-use rpc_interop::archive::{Archive, Same};
+use rpc_interop::alike::is_alike;
+use rpc_interop::archive::Archive;
+use rpc_interop::visit::{DIR, begin, capture, node, recorded, run};
 
 const LITTLE: ByteOrder = ByteOrder::Little;
-const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
-/// The directory of the recorded users.
-const DIR: Fid = Fid { seq: 0x2_0000_0402, oid: 0x1461, ver: 0 };
-
-fn capture(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lustre-mount");
-    dir.join(name).with_extension("pcap")
-}
-
-/// Runs a future that never waits.
-fn run<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    for _ in 0..1000 {
-        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return result;
-        }
-    }
-    panic!("the visit does not end");
-}
-
-fn recorded(name: &str, until: u32, dir: &str, fid: Fid) -> Archive {
-    let archive = Archive::default().with(&capture("fresh-mount"), u32::MAX);
-    archive.with(&capture(name), until).named(ROOT, dir, fid)
-}
-
-fn begin(archive: &Archive) -> Visitor<&Archive> {
-    let config = VisitConfig {
-        mgs: vec!["10.78.0.2@tcp".parse().unwrap()],
-        fsname: "lfs".to_owned(),
-        client: "visitor".to_owned(),
-        who: Identity { umask: 0o22, ..Identity::default() },
-        access: Access::Change,
-        seed: 7,
-    };
-    run(Visitor::begin(archive, config)).unwrap()
-}
-
-fn node(visitor: &Visitor<&Archive>, path: &str) -> Node {
-    run(visitor.find(path.as_bytes(), false)).unwrap()
-}
-
-fn patched<T: Layout>(buffer: &mut Vec<u8>, f: impl FnOnce(&mut T)) {
-    let mut value = T::parse(LITTLE, buffer).unwrap();
-    f(&mut value);
-    *buffer = value.to_bytes(LITTLE);
-}
-
-/// The fields of a change in which a visitor may differ from the recorded client, set to nothing: times
-/// of this day, FIDs that a client chooses, locks that it gives back with it, and room for replies.
-fn without_what_may_differ(opcode: Opcode, buffers: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut b = buffers.to_vec();
-    match opcode {
-        Opcode::MDS_REINT => {
-            let op = ReintOp::get(LITTLE, &b[0]);
-            let cancels = match op {
-                ReintOp::CREATE | ReintOp::LINK | ReintOp::SETXATTR => 4,
-                ReintOp::UNLINK => 3,
-                _ => 5,
-            };
-            b[cancels].clear();
-            match op {
-                ReintOp::CREATE => patched::<CreateRecord>(&mut b[0], |r| {
-                    (r.time, r.head.fid2) = Default::default();
-                }),
-                ReintOp::SETATTR => patched::<SetattrRecord>(&mut b[0], |r| {
-                    r.ctime = 0;
-                    if !r.valid.contains(SetattrValid::MTIME_SET)
-                        || r.valid.contains(SetattrValid::SIZE)
-                    {
-                        r.mtime = 0;
-                    }
-                    if !r.valid.contains(SetattrValid::ATIME_SET) {
-                        r.atime = 0;
-                    }
-                }),
-                ReintOp::SETXATTR => patched::<SetxattrRecord>(&mut b[0], |r| r.time = 0),
-                _ => patched::<NameRecord>(&mut b[0], |r| r.time = 0),
-            }
-        }
-        Opcode::LDLM_ENQUEUE => {
-            b[0].truncate(88);
-            b[0][4..8].fill(0);
-            // A visitor wants no lock beside (C-66).
-            patched::<LockRequestHead>(&mut b[0], |r| r.flags.remove(LockFlags::INTENT_ONLY));
-            if b.len() > 4 {
-                patched::<CreateRecord>(&mut b[2], |r| {
-                    (r.time, r.head.fid2) = Default::default();
-                });
-                if b[6].iter().all(|byte| *byte == 0) {
-                    b[6].clear();
-                }
-            }
-        }
-        Opcode::MDS_CLOSE => patched::<SetattrRecord>(&mut b[1], |r| {
-            (r.mtime, r.atime, r.ctime) = Default::default();
-            // Recorded clients know them when they have asked for them.
-            r.blocks = 0;
-        }),
-        Opcode::OST_WRITE => {
-            patched::<Obdo>(&mut b[0], |r| {
-                // A visitor has neither lock nor promise, and another kind of checksum.
-                (r.handle, r.blocks, r.grant, r.mode) = Default::default();
-                (r.data_version, r.misc, r.nlink, r.mtime, r.ctime) = Default::default();
-                let kept =
-                    Valid::HANDLE | Valid::GRANT | Valid::BLOCKS | Valid::TYPE | Valid::PROJID;
-                r.valid.remove(kept | Valid::CKSUM);
-                r.flags = r.flags.without_checksum();
-            });
-            patched::<IoObj>(&mut b[1], |r| r.max_brw = r.max_brw.min(0xffff_0000));
-            patched::<Niobuf>(&mut b[2], |r| r.flags = Default::default());
-        }
-        Opcode::OST_PUNCH => patched::<Obdo>(&mut b[0], |r| {
-            (r.mtime, r.ctime) = Default::default();
-            // Recorded clients had the lock.
-            r.flags.remove(ObdoFlags::SRVLOCK);
-            r.valid.remove(Valid::FLAGS | Valid::HANDLE | Valid::PROJID);
-        }),
-        Opcode::OST_SETATTR => patched::<Obdo>(&mut b[0], |r| r.ctime = 0),
-        Opcode::OST_SYNC => patched::<Obdo>(&mut b[0], |r| r.blocks = 0),
-        _ => {}
-    }
-    b
-}
 
 /// Each of these was asked so often as a recorded client asks it.
 #[track_caller]
 fn changes_are_the_same(archive: &Archive, opcodes: &[(Opcode, usize)]) {
     let mut same = archive.same();
     same.retain(|same| opcodes.iter().any(|(opcode, _)| *opcode == same.opcode));
-    for Same { frame, opcode, buffers: (recorded, ours) } in &same {
-        let recorded = without_what_may_differ(*opcode, recorded);
-        let ours = without_what_may_differ(*opcode, ours);
-        for (i, (recorded, ours)) in recorded.iter().zip(&ours).enumerate() {
-            assert_eq!(recorded, ours, "{opcode} of frame {frame}: buffer {}", i + 1);
-        }
-        assert_eq!(recorded.len(), ours.len(), "{opcode} of frame {frame}");
-    }
+    same.iter().for_each(is_alike);
     for (opcode, count) in opcodes {
         let found = same.iter().filter(|same| same.opcode == *opcode).count();
         assert_eq!(found, *count, "{opcode}");

@@ -1,107 +1,49 @@
-//! New directories on a chosen metadata target: which target a visitor asks, and what for, against
-//! recorded servers with two of them.
+//! Several metadata targets: which of them a visitor asks, and what for, against recorded servers with two
+//! of them.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-use core::future::Future;
-use core::pin::pin;
-use core::task::{Context, Poll, Waker};
-use std::path::Path;
-use std::sync::Mutex;
-
 use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
-    Access, DirWish, End, FileKind, Identity, Moved, VisitConfig, Visitor, Wire,
+    Changes, Create, DirWish, FileKind, OpenHow, SetXattr, VisitError, Visitor, Wire,
 };
-use lustre_wire::mds::Record;
-use lustre_wire::{ConnectData, Fid, ImportKind, Opcode};
-use ptlrpc::{Call, CallError, CallId, ImportConfig};
-use rpc_interop::archive::Archive;
+use lustre_wire::fid::Valid;
+use lustre_wire::ldlm::{Disposition, Intent, LockReply};
+use lustre_wire::mds::{CreateRecord, MdtBody, NameRecord, Record, ReintOp};
+use lustre_wire::striping::{DirDefault, DirHead, Magic, Striping};
+use lustre_wire::{Fid, Layout, Opcode};
+use rpc_interop::archive::{Answer, Archive};
+use rpc_interop::visit::{DIR, Noted, begin, elsewhere, node, recorded, run};
 
-const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
-/// The directory of the recorded users.
-const DIR: Fid = Fid { seq: 0x2_0000_0402, oid: 0x1461, ver: 0 };
-
-/// Recorded servers, and which of them was asked for which change.
-struct Asked<'a>(&'a Archive, Mutex<Vec<(String, Vec<Vec<u8>>)>>);
-
-impl Wire for &Asked<'_> {
-    type Link = (String, ImportKind);
-
-    fn link(&self, config: ImportConfig) -> Result<Self::Link, CallError> {
-        Ok((config.target, config.kind))
-    }
-
-    fn connect(&self, _: &Self::Link) {}
-
-    async fn call(&self, (target, kind): &Self::Link, call: Call, moved: Moved) -> End {
-        if call.opcode == Opcode::MDS_REINT || call.opcode == Opcode::SEQ_QUERY {
-            self.1.lock().unwrap().push((target.clone(), call.buffers.clone()));
-        }
-        self.0.call(kind, call, moved).await
-    }
-
-    async fn handle(&self, (_, kind): &Self::Link, call: CallId) -> Option<u64> {
-        self.0.handle(kind, call).await
-    }
-
-    async fn pause(&self, _: u32) {}
-
-    fn now(&self) -> i64 {
-        self.0.now()
-    }
-
-    async fn terms(&self, (_, kind): &Self::Link) -> ConnectData {
-        self.0.terms(kind).await
-    }
-
-    async fn close(&self, _: &Self::Link) {}
-}
-
-/// Runs a future that never waits.
-fn run<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    for _ in 0..1000 {
-        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return result;
-        }
-    }
-    panic!("the visit does not end");
-}
+const LITTLE: ByteOrder = ByteOrder::Little;
+const REINT: &[Opcode] = &[Opcode::MDS_REINT];
+/// A file of the second metadata target, and one of the first.
+const THERE: Fid = Fid { seq: 0x2_4000_0402, oid: 1, ver: 0 };
+const HERE: Fid = DIR;
 
 fn archive() -> Archive {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lustre-mount");
-    let archive = Archive::default().with(&dir.join("fresh-mount.pcap"), u32::MAX);
-    archive.with(&dir.join("namespace.pcap"), u32::MAX).named(ROOT, "f10", DIR)
+    recorded("namespace", u32::MAX, "f10", DIR)
 }
 
-fn begin<'a>(wire: &'a Asked<'a>) -> Visitor<&'a Asked<'a>> {
-    let config = VisitConfig {
-        mgs: vec!["10.78.0.2@tcp".parse().unwrap()],
-        fsname: "lfs".to_owned(),
-        client: "visitor".to_owned(),
-        who: Identity { umask: 0o22, ..Identity::default() },
-        access: Access::Change,
-        seed: 7,
-    };
-    run(Visitor::begin(wire, config)).unwrap()
+/// Before names were removed.
+fn earlier() -> Archive {
+    recorded("namespace", 420, "f10", DIR)
 }
 
 #[test]
 fn c125_a_directory_with_a_chosen_target_is_made_there_with_a_fid_of_that_target() {
     let archive = archive();
-    let wire = Asked(&archive, Mutex::default());
+    let wire = Noted::new(&archive);
     let visitor = begin(&wire);
-    let dir = run(visitor.find(b"/f10", false)).unwrap();
-    let layout = DirWish { mdt: Some(1), ..DirWish::default() }.bytes();
+    let dir = node(&visitor, "/f10");
+    let layout = DirWish { mdts: vec![1], ..DirWish::default() }.bytes();
     // Frame 436: made by MDT 1, in a directory of MDT 0.
     let made = run(visitor.make_dir(&dir, b"dd", 0o777, &layout)).unwrap();
     assert_eq!(made.kind(), FileKind::Dir);
-    let asked = wire.1.lock().unwrap();
-    let targets: Vec<&str> = asked.iter().map(|(target, _)| target.as_str()).collect();
-    assert_eq!(targets, ["lfs-MDT0001_UUID"; 2], "a sequence, a directory");
-    let buffers = &asked[1].1;
-    let Ok(Record::Create(record)) = Record::parse(ByteOrder::Little, &buffers[0]) else {
+    let opcodes = [Opcode::SEQ_QUERY, Opcode::MDS_REINT];
+    assert_eq!(wire.targets(&opcodes), [1, 1], "a sequence, a directory");
+    let buffers = &wire.made(REINT)[0].buffers;
+    let Ok(Record::Create(record)) = Record::parse(LITTLE, &buffers[0]) else {
         panic!("a record of a new file")
     };
     assert_eq!((record.head.fid1, record.bias), (DIR, 0x20_0000));
@@ -111,14 +53,302 @@ fn c125_a_directory_with_a_chosen_target_is_made_there_with_a_fid_of_that_target
 #[test]
 fn a_directory_on_a_target_that_is_not_there_is_refused_by_name() {
     let archive = archive();
-    let wire = Asked(&archive, Mutex::default());
+    let wire = Noted::new(&archive);
     let visitor = begin(&wire);
-    let dir = run(visitor.find(b"/f10", false)).unwrap();
-    let layout = DirWish { mdt: Some(7), ..DirWish::default() }.bytes();
+    let dir = node(&visitor, "/f10");
+    let layout = DirWish { mdts: vec![7], ..DirWish::default() }.bytes();
     let e = run(visitor.make_dir(&dir, b"dd", 0o777, &layout)).unwrap_err();
     assert_eq!(e.errno(), Errno::ENXIO);
     assert!(e.to_string().starts_with("MDT 7:"), "{e}");
     let e = run(visitor.make_dir(&dir, b"dd", 0o777, b"no layout")).unwrap_err();
     assert_eq!(e.errno(), Errno::EPROTO);
-    assert!(wire.1.lock().unwrap().is_empty(), "no target was asked");
+    assert!(wire.made(&[Opcode::SEQ_QUERY, Opcode::MDS_REINT]).is_empty(), "no target was asked");
+}
+
+#[test]
+fn c126_a_link_is_made_by_the_target_that_the_refusal_names() {
+    let archive = earlier();
+    let wire = Noted::new(&archive).refusing(REINT[0], Errno::EREMOTE, 0, &elsewhere(THERE));
+    let visitor = begin(&wire);
+    let (dir, file) = (node(&visitor, "/f10"), node(&visitor, "/f10/file"));
+    run(visitor.link(&file, &dir, b"hard")).unwrap();
+    assert_eq!(wire.targets(REINT), [0, 1]);
+    let made = wire.made(REINT);
+    assert_eq!(made[0].buffers, made[1].buffers);
+}
+
+#[test]
+fn c126_what_is_made_elsewhere_gets_a_fid_of_the_target_that_makes_it() {
+    let archive = earlier();
+    let wire = Noted::new(&archive).refusing(REINT[0], Errno::EREMOTE, 0, &elsewhere(THERE));
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    run(visitor.make_link(&dir, b"s1", b"short/target")).unwrap();
+    assert_eq!(wire.targets(&[Opcode::SEQ_QUERY, Opcode::MDS_REINT]), [0, 0, 1, 1]);
+    let made = wire.made(REINT);
+    assert_eq!(made[0].buffers[1..], made[1].buffers[1..]);
+}
+
+#[test]
+fn c131_a_name_is_removed_by_the_target_that_the_refusal_names() {
+    let archive = archive();
+    let wire = Noted::new(&archive).refusing(REINT[0], Errno::EREMOTE, 0, &elsewhere(THERE));
+    let visitor = begin(&wire);
+    run(visitor.remove(&node(&visitor, "/f10/s1"))).unwrap();
+    assert_eq!(wire.targets(REINT), [0, 1]);
+    let made = wire.made(REINT);
+    assert_eq!(made[0].buffers, made[1].buffers);
+}
+
+#[test]
+fn c133_a_rename_goes_to_the_target_that_the_refusal_names_and_says_that_it_is_repeated() {
+    for errno in [Errno::EXDEV, Errno::EREMOTE] {
+        let archive = earlier();
+        let wire = Noted::new(&archive).refusing(REINT[0], errno, 0, &elsewhere(THERE));
+        let visitor = begin(&wire);
+        let (dir, old) = (node(&visitor, "/f10"), node(&visitor, "/f10/n1"));
+        run(visitor.rename(&old, &dir, b"n2")).unwrap();
+        assert_eq!(wire.targets(REINT), [0, 1], "{errno:?}");
+        let biases = wire.made(REINT).into_iter().map(|made| {
+            let record = NameRecord::parse(LITTLE, &made.buffers[0]).unwrap();
+            assert_eq!(record.head.opcode, ReintOp::RENAME);
+            record.bias
+        });
+        assert_eq!(biases.collect::<Vec<_>>(), [0, 0x400_0000], "{errno:?}");
+    }
+}
+
+/// How a rename ends that is refused in this way each time, and which targets it has asked.
+fn refused(errno: Errno, named: &[MdtBody]) -> (VisitError, Vec<u32>) {
+    let archive = earlier();
+    let wire = named
+        .iter()
+        .fold(Noted::new(&archive), |wire, body| wire.refusing(Opcode::MDS_REINT, errno, 0, body));
+    let visitor = begin(&wire);
+    let (dir, old) = (node(&visitor, "/f10"), node(&visitor, "/f10/n1"));
+    let e = run(visitor.rename(&old, &dir, b"n2")).unwrap_err();
+    (e, wire.targets(REINT))
+}
+
+#[test]
+fn c296_refusals_that_name_no_other_target_are_final() {
+    let path = |errno| VisitError::Path { path: b"n2".to_vec(), errno };
+    let nowhere = MdtBody::default();
+    let unsaid = MdtBody { fid1: THERE, ..MdtBody::default() };
+    for (errno, body) in [
+        (Errno::EXDEV, nowhere),
+        (Errno::EXDEV, unsaid),
+        (Errno::EREMOTE, nowhere),
+        // The target that was asked.
+        (Errno::EREMOTE, elsewhere(HERE)),
+        (Errno::ENOTEMPTY, elsewhere(THERE)),
+    ] {
+        assert_eq!(refused(errno, &[body]), (path(errno), vec![0]), "{errno:?}");
+    }
+}
+
+#[test]
+fn targets_that_name_each_other_are_asked_five_times_in_all() {
+    let to_and_fro = [THERE, HERE, THERE, HERE, THERE, HERE].map(elsewhere);
+    let (e, asked) = refused(Errno::EREMOTE, &to_and_fro);
+    assert_eq!((e.errno(), asked), (Errno::EREMOTE, vec![0, 1, 0, 1, 0]));
+    assert_eq!(e.to_string(), "n2: Object is remote");
+}
+
+#[test]
+fn a_directory_on_a_chosen_target_is_made_there_or_not_at_all() {
+    let archive = archive();
+    let wire = Noted::new(&archive).refusing(REINT[0], Errno::EREMOTE, 0, &elsewhere(HERE));
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    let layout = DirWish { mdts: vec![1], ..DirWish::default() }.bytes();
+    let e = run(visitor.make_dir(&dir, b"dd", 0o777, &layout)).unwrap_err();
+    assert_eq!((e.errno(), wire.targets(REINT)), (Errno::EREMOTE, vec![1]));
+}
+
+#[test]
+fn attributes_go_on_to_the_target_that_has_the_file() {
+    let of = |visitor: &Visitor<&Noted<'_>>| node(visitor, "/f10/file");
+    let archive = recorded("namespace", 514, "f10", DIR);
+    let wire = Noted::new(&archive).refusing(REINT[0], Errno::EREMOTE, 0, &elsewhere(THERE));
+    let visitor = begin(&wire);
+    run(visitor.change(&of(&visitor), &Changes { mode: Some(0o4751), ..Changes::default() }))
+        .unwrap();
+    assert_eq!(wire.targets(REINT), [0, 1]);
+
+    let named = elsewhere(THERE);
+    let wire = Noted::new(&archive).refusing(REINT[0], Errno::EREMOTE, 0, &named);
+    let wire = wire.answering(REINT[0], Answer::default());
+    let visitor = begin(&wire);
+    run(visitor.set_xattr(&of(&visitor), b"user.a", b"1", SetXattr::Any)).unwrap();
+    assert_eq!(wire.targets(REINT), [0, 1]);
+}
+
+/// Opens by which files are made, and the target of each.
+fn creates(wire: &Noted<'_>) -> Vec<(String, CreateRecord)> {
+    let opens = wire.made(&[Opcode::LDLM_ENQUEUE]).into_iter().filter(|made| {
+        let intent = made.buffers.get(1).and_then(|bytes| Intent::parse(LITTLE, bytes).ok());
+        intent.is_some_and(|intent| intent.contains(Intent::CREAT))
+    });
+    opens
+        .map(|made| (made.target, CreateRecord::parse(LITTLE, &made.buffers[2]).unwrap()))
+        .collect()
+}
+
+fn makes_a_file<W: Wire>(visitor: &Visitor<W>) -> Result<(), VisitError> {
+    run(async {
+        let dir = visitor.find(b"/f10", false).await?;
+        let how = OpenHow { read: false, write: true, truncate: true };
+        let create = Create { mode: 0o666, ..Create::default() };
+        let file = visitor.create(&dir, b"file", how, &create).await?;
+        visitor.close(file).await
+    })
+}
+
+#[test]
+fn c126_an_open_that_makes_a_file_goes_to_the_target_that_the_refusal_names() {
+    let archive = recorded("namespace", 391, "f10", DIR);
+    let remote = elsewhere(THERE);
+    // The server may say it of the message, or in the result of the intent.
+    let done = Disposition::EXECUTED.bits();
+    let result = Errno::EREMOTE.negative() as i64 as u64;
+    let lock = LockReply { policy_res1: done, policy_res2: result, ..LockReply::default() };
+    let buffers = vec![lock.to_bytes(LITTLE), remote.to_bytes(LITTLE)];
+    let aborted = Answer { status: 301, buffers, ..Answer::default() };
+    let opcode = Opcode::LDLM_ENQUEUE;
+    for wire in [
+        Noted::new(&archive).refusing(opcode, Errno::EREMOTE, 1, &remote),
+        Noted::new(&archive).answering(opcode, aborted),
+    ] {
+        makes_a_file(&begin(&wire)).unwrap();
+        let [first, second] = creates(&wire).try_into().unwrap();
+        assert_eq!((first.0.as_str(), second.0.as_str()), ("lfs-MDT0000_UUID", "lfs-MDT0001_UUID"));
+        assert_eq!(wire.targets(&[Opcode::SEQ_QUERY]), [0, 1], "each takes FIDs of its own alone");
+        assert_eq!(first.1.head.fid1, second.1.head.fid1);
+    }
+}
+
+/// Whether a request is for the default layout of directories.
+fn asks_for_default(buffers: &[Vec<u8>]) -> bool {
+    let asked = buffers.first().and_then(|bytes| MdtBody::parse(LITTLE, bytes).ok());
+    asked.is_some_and(|asked| asked.valid.contains(Valid::DEFAULT_MEA))
+}
+
+/// A directory is made in `/f10` where these are the defaults of `/f10` and of the root: the targets that
+/// are asked to make it, and the layouts that they are asked for.
+fn made_by_default(defaults: &[Option<DirDefault>]) -> (Vec<u32>, Vec<Vec<u8>>) {
+    let archive = archive();
+    let wire = defaults.iter().fold(Noted::new(&archive), |wire, default| {
+        let said = default.map_or(Valid::ID, |_| Valid::ID | Valid::DEFAULT_MEA);
+        let body = MdtBody { fid1: DIR, valid: said, ..MdtBody::default() };
+        let layout = default.map(|default| default.to_bytes(LITTLE)).unwrap_or_default();
+        let buffers = vec![body.to_bytes(LITTLE), layout];
+        let answer = Answer { buffers, ..Answer::default() };
+        wire.answering_if(Opcode::MDS_GETATTR, asks_for_default, answer)
+    });
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    run(visitor.make_dir(&dir, b"dd", 0o777, b"")).unwrap();
+    let layouts = wire.made(REINT).into_iter().map(|made| made.buffers[3].clone());
+    let asked = wire.made(&[Opcode::MDS_GETATTR]);
+    let asked = asked.iter().filter(|made| asks_for_default(&made.buffers)).count();
+    assert_eq!(asked, defaults.len(), "each default is asked for");
+    (wire.targets(REINT), layouts.collect())
+}
+
+fn default(master: u32) -> DirDefault {
+    DirDefault { magic: Magic::DIR_USER, stripe_count: 1, master, ..DirDefault::default() }
+}
+
+#[test]
+fn c125_the_default_of_the_parent_or_else_of_the_root_names_the_target() {
+    let own = default(1);
+    assert_eq!(made_by_default(&[Some(own)]), (vec![1], vec![own.to_bytes(LITTLE)]));
+    assert_eq!(made_by_default(&[None, Some(own)]), (vec![1], vec![own.to_bytes(LITTLE)]));
+}
+
+#[test]
+fn c125_without_a_default_that_counts_a_directory_is_made_by_the_target_of_its_parent() {
+    let there = (vec![0], vec![Vec::new()]);
+    let any = default(u32::MAX);
+    assert_eq!(made_by_default(&[None, None]), there);
+    // Any target, as round robin of the root is.
+    assert_eq!(made_by_default(&[Some(any)]), there);
+    assert_eq!(made_by_default(&[None, Some(DirDefault { inherit_rr: 3, ..any })]), there);
+    // Of the root for what is in the root alone.
+    assert_eq!(made_by_default(&[None, Some(DirDefault { inherit: 1, ..default(1) })]), there);
+    // A target of which the configuration knows nothing.
+    assert_eq!(made_by_default(&[Some(default(7))]), there);
+}
+
+#[test]
+fn c125_the_choice_of_a_user_counts_before_every_default() {
+    let archive = archive();
+    let wire = Noted::new(&archive);
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    let layout = DirWish { mdts: vec![0], ..DirWish::default() }.bytes();
+    run(visitor.make_dir(&dir, b"dd", 0o777, &layout)).unwrap();
+    assert!(wire.made(&[Opcode::MDS_GETATTR]).iter().all(|made| !asks_for_default(&made.buffers)));
+    assert_eq!(wire.targets(REINT), [0]);
+}
+
+#[test]
+fn c126_a_directory_that_a_default_sends_elsewhere_goes_on_to_the_target_of_the_refusal() {
+    let archive = archive();
+    let body = MdtBody { valid: Valid::DEFAULT_MEA, ..MdtBody::default() };
+    let buffers = vec![body.to_bytes(LITTLE), default(1).to_bytes(LITTLE)];
+    let answer = Answer { buffers, ..Answer::default() };
+    let wire = Noted::new(&archive).answering_if(Opcode::MDS_GETATTR, asks_for_default, answer);
+    let wire = wire.refusing(REINT[0], Errno::EREMOTE, 0, &elsewhere(HERE));
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    run(visitor.make_dir(&dir, b"dd", 0o777, b"")).unwrap();
+    assert_eq!(wire.targets(REINT), [1, 0]);
+}
+
+/// Whether a request is for the attributes of `/f10` by its FID.
+fn asks_for_dir(buffers: &[Vec<u8>]) -> bool {
+    let asked = buffers.first().and_then(|bytes| MdtBody::parse(LITTLE, bytes).ok());
+    asked.is_some_and(|asked| asked.fid1 == DIR && asked.valid.contains(Valid::MEA))
+}
+
+/// `/f10` as it is after it was spread over both targets, by the sum of all characters.
+fn spread() -> Answer {
+    let valid = Valid::ID | Valid::TYPE | Valid::MODE | Valid::DIREA | Valid::MEA;
+    let head = DirHead { stripe_count: 2, hash: 1, version: 3, ..DirHead::default() };
+    let layout = Striping::Dir(DirHead { magic: Magic::DIR, ..head }, vec![HERE, THERE]).to_bytes();
+    let eadatasize = u32::try_from(layout.len()).unwrap();
+    let body = MdtBody { fid1: DIR, valid, mode: 0o040_755, eadatasize, ..MdtBody::default() };
+    Answer { buffers: vec![body.to_bytes(LITTLE), layout], ..Answer::default() }
+}
+
+#[test]
+fn c163_a_name_in_a_directory_that_was_spread_meanwhile_is_made_in_its_stripe() {
+    let archive = archive();
+    let wire = Noted::new(&archive).refusing(REINT[0], Errno::ESTALE, 0, &MdtBody::default());
+    let wire = wire.answering_if(Opcode::MDS_GETATTR, asks_for_dir, spread());
+    let made = MdtBody { mode: 0o040_755, ..MdtBody::default() };
+    let made = Answer { buffers: vec![made.to_bytes(LITTLE)], ..Answer::default() };
+    let wire = wire.answering(REINT[0], made);
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    // The sum of the characters is odd: the second stripe, on the second target.
+    run(visitor.make_dir(&dir, b"a", 0o777, b"")).unwrap();
+    assert_eq!(wire.targets(REINT), [0, 1]);
+    let records = wire.made(REINT).into_iter().map(|made| {
+        let head = CreateRecord::parse(LITTLE, &made.buffers[0]).unwrap().head;
+        (head.fid1, head.parent_layout_version)
+    });
+    assert_eq!(records.collect::<Vec<_>>(), [(DIR, 1), (THERE, 3)]);
+}
+
+#[test]
+fn a_directory_that_is_stale_and_has_the_same_layout_is_not_asked_again() {
+    let archive = archive();
+    let wire = Noted::new(&archive).refusing(REINT[0], Errno::ESTALE, 0, &MdtBody::default());
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    let e = run(visitor.make_link(&dir, b"s1", b"short/target")).unwrap_err();
+    assert_eq!((e.errno(), wire.targets(REINT)), (Errno::ESTALE, vec![0]));
 }

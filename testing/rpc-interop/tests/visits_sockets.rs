@@ -2,7 +2,6 @@
 //! bulk data, the lock of an open that is given back, the end of all connections.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lnet_rt::{Errno, Nid, NodeBuilder, NodeHandle, Span};
@@ -13,13 +12,9 @@ use lustre_rt::{
 };
 use lustre_wire::Fid;
 use rpc_interop::archive::Archive;
+use rpc_interop::visit::capture;
 
 const PORT: u16 = 7973;
-
-fn capture(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lustre-mount");
-    dir.join(name).with_extension("pcap")
-}
 
 /// Answers from recordings.
 struct Recorded {

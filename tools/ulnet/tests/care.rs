@@ -178,9 +178,19 @@ fn directory_on_a_metadata_target_that_is_not_there_is_not_made() {
     stage.ok(&["mkdir", "-i", "0", "/here"]);
     let (err, code) = stage.run(&["mkdir", "-i", "7", "/there"]);
     assert!(code == Some(1) && err.contains("MDT 7: the configuration has none"), "{code:?} {err}");
+    let (err, code) = stage.run(&["mkdir", "-i", "0,1", "-c", "3", "/there"]);
+    assert!(code == Some(1) && err.contains("--mdt-count 3: expected 2"), "{code:?} {err}");
     assert_eq!(stage.run(&["stat", "/there"]).1, Some(1));
+    let o = stage.command(&["getstripe", "/here", "--json"]).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    let here = serde_json::json!({ "mdt": 0, "stripe_count": 0, "hash": null, "stripes": [] });
+    assert_eq!(
+        (&value["directory"], &value["directory_default"]),
+        (&here, &serde_json::Value::Null)
+    );
     for (words, expected) in [
         (&["mkdir", "-c", "0", "/there"][..], "expected 1 to 2000, or -1 for all"),
+        (&["mkdir", "-i", "0,", "/there"], "INDEX"),
         (&["mkdir", "-c", "2", "-H", "md5", "/there"], "all_char, fnv_1a_64, crush, crush2"),
         (&["mkdir", "-H", "crush", "/there"], "--mdt-count"),
     ] {

@@ -1,5 +1,5 @@
 //! What a file has: from its metadata target, merged with what the holders of its data know (C-51,
-//! C-208 … C-217).
+//! C-208 … C-217), or from the stripes of a directory (C-160).
 
 use lnet_types::Errno;
 use lustre_wire::Fid;
@@ -13,7 +13,7 @@ use super::join::join;
 use super::remote::Remote;
 use super::stripes::{FileLayout, FileObject};
 use super::walk::{FileKind, Node};
-use super::{IN_FLIGHT, LayoutError, VisitError, Visitor, Wire, intent, ost};
+use super::{IN_FLIGHT, LayoutError, VisitError, Visitor, Wire, intent, mdc, ost};
 use crate::sabotage::Sabotage;
 
 /// Flags of the inode of an encrypted file (C-49).
@@ -80,6 +80,17 @@ impl Attributes {
         }
     }
 
+    /// One more stripe of a striped directory (C-160). A stripe with one link counts no directories in it.
+    fn add_stripe(&mut self, stripe: &Self) {
+        self.nlink = match (self.nlink, stripe.nlink) {
+            (1, _) | (_, 1) => 1,
+            (all, more) => all.saturating_add(more.saturating_sub(2)),
+        };
+        self.size = self.size.saturating_add(stripe.size);
+        self.blocks = self.blocks.saturating_add(stripe.blocks);
+        self.merge_times((stripe.atime, stripe.mtime, stripe.ctime));
+    }
+
     /// Each time is the latest that a part of the file has (C-51).
     fn merge_times(&mut self, (atime, mtime, ctime): (i64, i64, i64)) {
         self.atime = self.atime.max(atime);
@@ -101,12 +112,32 @@ pub(super) fn layout_of(body: &MdtBody, bytes: &[u8]) -> Result<FileLayout, Layo
 }
 
 impl<W: Wire> Visitor<W> {
-    /// What a file has, size and times merged from its objects.
+    /// What a file has, size and times merged from its objects, or from the stripes of a directory.
     ///
     /// # Errors
     /// A layout or an object whose size is not known, no answer.
     pub async fn attributes(&self, node: &Node) -> Result<Attributes, VisitError> {
+        if let Ok(Some((_, stripes))) = node.dir_layout() {
+            return self.of_stripes(node, stripes).await;
+        }
         self.merged(node.fid, &node.body, &layout_of(&node.body, &node.layout)).await
+    }
+
+    /// What a striped directory has: its names are in the stripes (C-160).
+    async fn of_stripes(&self, node: &Node, stripes: Vec<Fid>) -> Result<Attributes, VisitError> {
+        let one = |fid| async move {
+            let mdt = self.mdt_of(fid).await?;
+            let call = mdc::attributes(&self.who, fid, node.body.gid);
+            let reply = mdt.ask(&self.wire, call).await?.reply;
+            let (body, _) = Self::shown(mdt, &reply, 1)?;
+            Ok::<_, VisitError>(Attributes::of(fid, &body))
+        };
+        let own = Attributes::of(node.fid, &node.body);
+        let mut found = Attributes { nlink: 2, size: 0, blocks: 0, ..own };
+        for stripe in join(stripes.into_iter().map(one), IN_FLIGHT).await {
+            found.add_stripe(&stripe?);
+        }
+        Ok(found)
     }
 
     pub(super) async fn merged(
@@ -207,5 +238,37 @@ impl<W: Wire> Visitor<W> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c160_stripes_of_a_directory_count_together() {
+        let stripe = |nlink, mtime| {
+            let body = MdtBody {
+                valid: Valid::SIZE | Valid::BLOCKS,
+                mode: 0o040_755,
+                size: 4096,
+                blocks: 8,
+                nlink,
+                mtime,
+                ..MdtBody::default()
+            };
+            Attributes::of(Fid::default(), &body)
+        };
+        let all = |stripes: &[Attributes]| {
+            let mut found = Attributes { nlink: 2, size: 0, blocks: 0, ..stripe(2, 5) };
+            stripes.iter().for_each(|stripe| found.add_stripe(stripe));
+            (found.nlink, found.size, found.blocks, found.mtime)
+        };
+        assert_eq!(all(&[stripe(4, 3), stripe(3, 9)]), (5, 8192, 16, 9));
+        assert_eq!(all(&[stripe(2, 3), stripe(2, 4)]), (2, 8192, 16, 5));
+        // One that does not count its directories.
+        assert_eq!(all(&[stripe(1, 3), stripe(3, 4)]).0, 1);
+        assert_eq!(all(&[stripe(3, 3), stripe(1, 4), stripe(3, 4)]).0, 1);
+        assert_eq!(all(&[stripe(0, 3), stripe(u32::MAX, 4), stripe(9, 4)]).0, u32::MAX);
     }
 }

@@ -639,6 +639,7 @@ mod tests {
             osts: BTreeMap::new(),
             root: Default::default(),
             places: Places::default(),
+            root_default: Default::default(),
             cookies: AtomicU64::new(1),
             #[cfg(feature = "sabotage")]
             sabotage: None,

@@ -11,9 +11,10 @@ use lustre_wire::{ConnectFlags, Fid};
 use ptlrpc::CallId;
 
 use super::attributes::{Attributes, layout_of};
-use super::intent::{self, NewFile, OPEN_READ, OPEN_TRUNCATE, OPEN_WRITE, Opened};
+use super::intent::{self, DIR_VERSION, NewFile, OPEN_READ, OPEN_TRUNCATE, OPEN_WRITE, Opened};
 use super::join::both;
 use super::names::{Changed, Changes, checked};
+use super::redirect::{Refusal, elsewhere};
 use super::remote::{Answer, Remote};
 use super::stripes::FileLayout;
 use super::walk::{FileKind, Node};
@@ -205,9 +206,9 @@ impl<W: Wire> Visitor<W> {
         mdt: &Remote<W::Link>,
         open: intent::Open<'_>,
         name: &[u8],
-    ) -> Result<Found, VisitError> {
-        let answer = mdt.ask(&self.wire, intent::open(&self.who, open)).await;
-        let answer = answer.map_err(|e| e.at(name))?;
+    ) -> Result<Found, Refusal> {
+        let answer = mdt.ask_or_refuse(&self.wire, intent::open(&self.who, open), 2).await;
+        let answer = answer.map_err(|refusal| refusal.at(name))?;
         let lock: LockReply = answer.get(1).ok_or_else(|| mdt.bad("expected a lock"))?;
         let shown = Self::opened_as(mdt, &answer, &lock, name);
         // The lock may be on the data that is here: its size is asked for when the lock is gone.
@@ -223,7 +224,7 @@ impl<W: Wire> Visitor<W> {
                 Ok(_) => self.merged(body.fid1, &body, &layout).await,
                 Err(e) => Err(VisitError::Layout(*e)),
             };
-            Ok(Found { body, layout, call: answer.call, disposition, attributes })
+            Ok::<_, Refusal>(Found { body, layout, call: answer.call, disposition, attributes })
         };
         if waits {
             self.give_back(mdt, lock.handle).await?;
@@ -240,14 +241,16 @@ impl<W: Wire> Visitor<W> {
         answer: &Answer,
         lock: &LockReply,
         name: &[u8],
-    ) -> Result<(MdtBody, Result<FileLayout, LayoutError>, Disposition), VisitError> {
+    ) -> Result<(MdtBody, Result<FileLayout, LayoutError>, Disposition), Refusal> {
         let disposition = Disposition::from_bits_retain(lock.policy_res1);
-        let errno = (lock.policy_res2 as u32 as i32).saturating_neg();
+        let errno = Errno((lock.policy_res2 as u32 as i32).saturating_neg());
         if !disposition.contains(Disposition::EXECUTED) {
-            return Err(mdt.bad("expected the result of an open"));
+            return Err(mdt.bad("expected the result of an open").into());
         }
-        if errno != 0 {
-            return Err(VisitError::Path { path: name.to_vec(), errno: Errno(errno) });
+        if errno != Errno(0) {
+            let error = VisitError::Path { path: name.to_vec(), errno };
+            let elsewhere = answer.get(2).and_then(|body| elsewhere(errno, &body));
+            return Err(Refusal { error, elsewhere });
         }
         let (body, layout) = Self::shown(mdt, &answer.reply, 2)?;
         Ok((body, layout_of(&body, &layout), disposition))
@@ -269,8 +272,9 @@ impl<W: Wire> Visitor<W> {
             opened => opened,
         };
         let (gids, cookie, now) = ((*gid, node.body.gid), self.cookie(), self.wire.now());
-        let open = intent::Open { dir: *dir, gids, opened, flags, cookie, now };
-        let found = self.open_at(mdt, open, name).await?;
+        let version = DIR_VERSION;
+        let open = intent::Open { dir: *dir, version, gids, opened, flags, cookie, now };
+        let found = self.open_at(mdt, open, name).await.map_err(|refusal| refusal.error)?;
         if !found.disposition.contains(Disposition::OPENED) {
             let gone = found.disposition.contains(Disposition::NEGATIVE);
             let errno = if gone { Errno::ENOENT } else { Errno::ESTALE };
@@ -358,22 +362,46 @@ impl<W: Wire> Visitor<W> {
         create: &Create,
     ) -> Result<OpenFile, VisitError> {
         checked(name)?;
+        match self.create_in(dir, name, how, create).await {
+            Err(e) => match self.relaid(dir, &e).await {
+                Some(dir) => self.create_in(&dir, name, how, create).await,
+                None => Err(e),
+            },
+            made => made,
+        }
+    }
+
+    async fn create_in(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        how: OpenHow,
+        create: &Create,
+    ) -> Result<OpenFile, VisitError> {
         let parent = self.parent_of(dir, name)?;
-        let mdt = self.mdt_of(parent.fid).await?;
-        let (mode, umask) = self.masked(mdt, create.mode).await;
-        let fid = mdt.new_fid(&self.wire).await?;
-        let new =
-            NewFile { name, fid, mode, umask, exclusive: create.exclusive, layout: &create.layout };
-        let open = intent::Open {
-            dir: parent.fid,
-            // The new file is in no group yet.
-            gids: (parent.gid, u32::MAX),
-            opened: Opened::New(&new),
-            flags: how.flags(),
-            cookie: self.cookie(),
-            now: self.wire.now(),
+        let (mut mdt, mut turn) = (self.mdt_of(parent.fid).await?, 0);
+        let found = loop {
+            let (mode, umask) = self.masked(mdt, create.mode).await;
+            // Each target takes FIDs of its own alone (C-84).
+            let fid = mdt.new_fid(&self.wire).await?;
+            let Create { exclusive, ref layout, .. } = *create;
+            let new = NewFile { name, fid, mode, umask, exclusive, layout };
+            let open = intent::Open {
+                dir: parent.fid,
+                version: parent.version,
+                // The new file is in no group yet.
+                gids: (parent.gid, u32::MAX),
+                opened: Opened::New(&new),
+                flags: how.flags(),
+                cookie: self.cookie(),
+                now: self.wire.now(),
+            };
+            match self.open_at(mdt, open, name).await {
+                Ok(found) => break found,
+                Err(refusal) => mdt = self.redirected(mdt, refusal, turn).await?,
+            }
+            turn += 1;
         };
-        let found = self.open_at(mdt, open, name).await?;
         if found.disposition.contains(Disposition::OPENED) {
             return self.opened(found, how).await;
         }

@@ -14,7 +14,7 @@ use super::mdc::{Identity, LAYOUT_ROOM, LITTLE, named};
 /// Open flags, lower half (C-77).
 pub(super) const OPEN_READ: u32 = 0x1;
 pub(super) const OPEN_WRITE: u32 = 0x2;
-const OPEN_CREATE: u32 = 0x40;
+pub(super) const OPEN_CREATE: u32 = 0x40;
 const OPEN_EXCLUSIVE: u32 = 0x80;
 pub(super) const OPEN_TRUNCATE: u32 = 0x200;
 const OPEN_BY_FID: u32 = 0x80_0000;
@@ -65,6 +65,8 @@ pub(super) struct NewFile<'a> {
 pub(super) struct Open<'a> {
     /// The parent.
     pub(super) dir: Fid,
+    /// Version of its layout (C-75).
+    pub(super) version: u32,
     /// Groups of parent and file.
     pub(super) gids: (u32, u32),
     pub(super) opened: Opened<'a>,
@@ -93,7 +95,7 @@ fn lock(desc: LockDesc, cookie: u64, flags: LockFlags) -> Vec<u8> {
 /// Opens a file (C-74, C-76). It is repeated to a server that has lost it, until a close ends it
 /// (C-258).
 pub(super) fn open(who: &Identity, open: Open<'_>) -> Call {
-    let Open { dir, gids, opened, flags, cookie, now } = open;
+    let Open { dir, version, gids, opened, flags, cookie, now } = open;
     let none = Fid::default();
     let (how, fid1, fid2, name) = match opened {
         Opened::File(name) => (0, dir, none, named(name)),
@@ -129,7 +131,7 @@ pub(super) fn open(who: &Identity, open: Open<'_>) -> Call {
             cap: who.capability(),
             fsuid: who.uid,
             fsgid: who.gid,
-            parent_layout_version: DIR_VERSION,
+            parent_layout_version: version,
             suppgid1: who.group(gids.0),
             suppgid2: who.group(gids.1),
             fid1,

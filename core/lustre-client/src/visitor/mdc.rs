@@ -265,3 +265,12 @@ pub(super) fn default_layout(who: &Identity, dir: Fid) -> Call {
     call.reply_lens = attributes_reply();
     call
 }
+
+/// The default layout that directories in a directory get (C-155, C-285).
+pub(super) fn default_dir_layout(who: &Identity, dir: Fid) -> Call {
+    let valid = Valid::ID | Valid::EASIZE | Valid::DIREA | Valid::DEFAULT_MEA;
+    let body = MdtBody { eadatasize: LAYOUT_ROOM, ..who.body(dir, NO_GROUP, valid) };
+    let mut call = Call::new(Opcode::MDS_GETATTR, vec![body.to_bytes(LITTLE), Vec::new()]);
+    call.reply_lens = attributes_reply();
+    call
+}

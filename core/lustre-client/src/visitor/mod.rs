@@ -6,8 +6,9 @@
 //!  walk.rs     a path ─► a node, by lookups (mdc.rs; hash.rs: of which stripe, places.rs: of which target)
 //!  listing.rs  pages ─► names
 //!  names.rs    names and attributes are changed, by records (reint.rs) and new FIDs (fids.rs)   xattr.rs
+//!  redirect.rs a target that has to make a change in place of the one that was asked
 //!  file.rs     opens and closes (intent.rs); opens.rs: after a crash of a server   wish.rs: new layouts
-//!  dirs.rs     metadata targets that are chosen for new directories
+//!  dirs.rs     metadata targets that are chosen for new directories   defaults.rs: and those by default
 //!  unwanted.rs locks that came with opens are given back
 //!  data.rs     bytes: stripes.rs and runs.rs (where they are), ost.rs (requests)   attributes.rs: sizes
 //!  cached.rs   bytes behind caches, for programs that want them
@@ -23,6 +24,7 @@ mod attributes;
 mod cached;
 mod config;
 mod data;
+mod defaults;
 mod dirs;
 mod error;
 mod fids;
@@ -38,6 +40,7 @@ mod opens;
 mod ost;
 mod place;
 mod places;
+mod redirect;
 mod reint;
 mod remote;
 mod runs;
@@ -50,6 +53,7 @@ mod xattr;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use lnet_types::Nid;
 use lustre_wire::{ConnectData, Fid, ImportKind};
@@ -66,12 +70,14 @@ pub use attributes::Attributes;
 pub use cached::{CACHING, CacheWire, FileCache, ObjectAsk, ObjectEnd};
 pub use config::{Config, ConfigError, TARGETS_MAX, TargetEntry, Targets};
 pub use data::Part;
+pub use defaults::DirStripes;
 pub use dirs::{DirHash, DirWish};
 pub use error::VisitError;
 pub use file::{Create, OpenFile, OpenHow};
 pub use join::join;
 pub use listing::{Listing, ListingError, Name};
 pub use lustre_wire::ost::Statfs;
+pub use lustre_wire::striping::DirDefault;
 pub use mdc::{Access, Identity};
 pub use names::{Changes, LINK_MAX};
 pub use opens::Opens;
@@ -143,6 +149,8 @@ pub struct Visitor<W: Wire> {
     osts: BTreeMap<u32, Remote<W::Link>>,
     root: Fid,
     places: Places,
+    /// The default layout of directories, of the root.
+    root_default: OnceLock<Option<DirDefault>>,
     cookies: AtomicU64,
     #[cfg(feature = "sabotage")]
     sabotage: Option<Sabotage>,
@@ -195,6 +203,7 @@ impl<W: Wire> Visitor<W> {
         let mut visitor = Self {
             root: Fid::default(),
             places: Places::default(),
+            root_default: OnceLock::new(),
             cookies: AtomicU64::new(seed | 1),
             wire,
             client,

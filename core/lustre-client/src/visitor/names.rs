@@ -9,9 +9,10 @@ use lustre_wire::striping::Striping;
 
 use super::attributes::layout_of;
 use super::data::spots;
-use super::dirs::target_of;
+use super::defaults::Maker;
+use super::intent::DIR_VERSION;
 use super::join::join;
-use super::reint::{self, New, Parent};
+use super::reint::{self, DirLayout, New, Parent};
 use super::stripes::{FileLayout, Spot};
 use super::walk::{FileKind, Node};
 use super::{IN_FLIGHT, VisitError, Visitor, Wire, mdc, ost};
@@ -78,43 +79,72 @@ impl<W: Wire> Visitor<W> {
             return Err(failed(Errno::ENOTDIR));
         }
         let fid = dir.stripe_of(name).ok_or(VisitError::DirLayout { dir: dir.fid })?;
-        Ok(Parent { fid, gid: dir.body.gid })
+        let striped = dir.dir_layout().ok().flatten();
+        let version = striped.map_or(DIR_VERSION, |(head, _)| head.version);
+        Ok(Parent { fid, gid: dir.body.gid, version })
     }
 
     async fn make_node(
         &self,
         dir: &Node,
         name: &[u8],
-        (mode, umask): (u32, Option<u32>),
+        mode: (u32, Option<u32>),
         data: &[u8],
     ) -> Result<Node, VisitError> {
         checked(name)?;
+        match self.make_node_in(dir, name, mode, data).await {
+            Err(e) => match self.relaid(dir, &e).await {
+                Some(dir) => self.make_node_in(&dir, name, mode, data).await,
+                None => Err(e),
+            },
+            made => made,
+        }
+    }
+
+    async fn make_node_in(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        (mode, umask): (u32, Option<u32>),
+        data: &[u8],
+    ) -> Result<Node, VisitError> {
         let parent = self.parent_of(dir, name)?;
-        let chosen = if mode & KIND == DIR_MODE { target_of(data)? } else { None };
-        let mdt = match chosen {
-            Some(index) => {
-                self.mdts.get(&index).ok_or(VisitError::NoTarget { kind: "MDT", index })?
-            }
-            None => self.mdt_of(parent.fid).await?,
+        let Maker { mut mdt, chosen, by_default } = match mode & KIND == DIR_MODE {
+            true => self.maker(dir, parent.fid, data).await?,
+            false => Maker::of(self.mdt_of(parent.fid).await?),
         };
-        let (mode, umask) = match umask {
-            Some(umask) => (mode, umask),
-            None => self.masked(mdt, mode).await,
+        let why = if by_default.is_some() { DirLayout::Default } else { DirLayout::Wanted };
+        let data = by_default.as_deref().unwrap_or(data);
+        let mut turn = 0;
+        let (fid, answer) = loop {
+            let (mode, umask) = match umask {
+                Some(umask) => (mode, umask),
+                None => self.masked(mdt, mode).await,
+            };
+            // Each target takes FIDs of its own alone (C-84).
+            let fid = mdt.new_fid(&self.wire).await?;
+            let new = New { name, fid, mode, umask, rdev: 0, data, why };
+            let call = reint::create(&self.who, parent, new, self.wire.now());
+            let next = match mdt.ask_or_refuse(&self.wire, call, 1).await {
+                Ok(answer) => break (fid, answer),
+                // The target that a user has chosen makes it, or none.
+                Err(refusal) if chosen => Err(refusal.error),
+                Err(refusal) => self.redirected(mdt, refusal, turn).await,
+            };
+            (mdt, turn) = (next.map_err(|e| e.at(name))?, turn + 1);
         };
-        let fid = mdt.new_fid(&self.wire).await?;
-        let new = New { name, fid, mode, umask, rdev: 0, data };
-        let call = reint::create(&self.who, parent, new, self.wire.now());
-        let answer = mdt.ask(&self.wire, call).await.map_err(|e| e.at(name))?;
         let body: MdtBody =
             answer.get(1).ok_or_else(|| mdt.bad("expected attributes of a file"))?;
         let layout = answer.reply.msg().ok().and_then(|msg| Some(msg.buffer(3)?.to_vec()));
         let layout = layout.unwrap_or_default();
         let layout = layout.get(..body.eadatasize as usize).unwrap_or(&layout).to_vec();
-        Ok(Node { fid, parent: (parent.fid, parent.gid, name.to_vec()), body, layout })
+        let parent = (parent.fid, parent.gid, name.to_vec());
+        Ok(Node { fid, parent, body, layout, depth: dir.below() })
     }
 
-    /// Makes a directory. `layout` says which metadata target gets it ([`DirWish`](super::DirWish));
-    /// empty: that of its parent.
+    /// Makes a directory. `layout` says which metadata target gets it ([`DirWish`](super::DirWish)). If it
+    /// is empty, that is the one that the default layout of the parent or of the root names, or else the one
+    /// that has the parent.
     ///
     /// # Errors
     /// `EEXIST`, a parent that may not be changed, a target that is not there, a layout that is none, no
@@ -158,8 +188,8 @@ impl<W: Wire> Visitor<W> {
         let parent = self.parent_of(dir, name)?;
         let mdt = self.mdt_of(parent.fid).await?;
         let of = (file.fid, file.body.gid);
-        let call = reint::link(&self.who, of, parent, name, self.wire.now());
-        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+        let call = |_| reint::link(&self.who, of, parent, name, self.wire.now());
+        self.ask_for(mdt, call).await.map_err(|e| e.at(name)).map(|_| ())
     }
 
     /// Removes a name that was found: of a directory, if it is empty; of another file with its last
@@ -173,9 +203,9 @@ impl<W: Wire> Visitor<W> {
         // The target of the file has its locks, and removes the name wherever that is (C-131).
         let mdt = self.mdt_of(node.fid).await?;
         let what = (node.fid, node.kind() == FileKind::Dir);
-        let parent = Parent { fid: *dir, gid: *gid };
-        let call = reint::unlink(&self.who, parent, name, what, self.wire.now());
-        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+        let parent = Parent { fid: *dir, gid: *gid, version: DIR_VERSION };
+        let call = |_| reint::unlink(&self.who, parent, name, what, self.wire.now());
+        self.ask_for(mdt, call).await.map_err(|e| e.at(name)).map(|_| ())
     }
 
     /// Gives a file that was found another name, in place of the file that has it (C-133, C-134).
@@ -186,7 +216,7 @@ impl<W: Wire> Visitor<W> {
     pub async fn rename(&self, node: &Node, dir: &Node, name: &[u8]) -> Result<(), VisitError> {
         checked(name)?;
         checked(&node.parent.2)?;
-        let from = Parent { fid: node.parent.0, gid: node.parent.1 };
+        let from = Parent { fid: node.parent.0, gid: node.parent.1, version: DIR_VERSION };
         let to = self.parent_of(dir, name)?;
         let at = match self.lookup(dir, name, name).await {
             Ok(there) => there.fid,
@@ -195,8 +225,9 @@ impl<W: Wire> Visitor<W> {
         };
         let mdt = self.mdt_of(at).await?;
         let (mode, now) = (node.body.mode, self.wire.now());
-        let call = reint::rename(&self.who, (from, &node.parent.2), (to, name), mode, now);
-        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+        let old = (from, node.parent.2.as_slice());
+        let call = |again| reint::rename(&self.who, old, (to, name), mode, (now, again));
+        self.ask_for(mdt, call).await.map_err(|e| e.at(name)).map(|_| ())
     }
 
     /// Changes attributes of a file, and the times of its objects, as readers take the latest of all
@@ -247,8 +278,8 @@ impl<W: Wire> Visitor<W> {
         (record.uid, record.gid) = (uid.unwrap_or(0), gid.unwrap_or(0));
         let group = gid.unwrap_or(of.gid);
         let mdt = self.mdt_of(of.fid).await?;
-        let call = reint::setattr(&self.who, group, record);
-        mdt.ask(&self.wire, call).await.map_err(|e| e.at(of.name))?;
+        let call = |_| reint::setattr(&self.who, group, record);
+        self.ask_for(mdt, call).await.map_err(|e| e.at(of.name))?;
         let Some(layout) = of.layout.filter(|_| is_file) else { return Ok(()) };
         let one = |at: Spot| async move {
             let Spot::Object { component, stripe, object, .. } = at else { return Ok(()) };

@@ -75,6 +75,10 @@ impl Opens {
         buffers: &[Vec<u8>],
         rpc: &mut Rpc<'_, '_>,
     ) {
+        // Refused, with a reply.
+        if reply.status < 0 {
+            return;
+        }
         let Some(handle) = handle_of(reply) else { return };
         #[cfg(feature = "sabotage")]
         if self.broken {

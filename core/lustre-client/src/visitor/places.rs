@@ -87,10 +87,20 @@ impl<W: Wire> Visitor<W> {
 
     /// A target has shown a file as its own (C-165): where its sequence is need not be asked.
     pub(super) fn found_at(&self, mdt: &Remote<W::Link>, fid: Fid) {
-        let mut all = self.mdts.iter();
-        if let Some((index, _)) = all.find(|(_, remote)| remote.uuid == mdt.uuid) {
-            self.places.find(fid.seq, *index);
+        if let Some(index) = self.index_in(mdt) {
+            self.places.find(fid.seq, index);
         }
+    }
+
+    fn index_in(&self, mdt: &Remote<W::Link>) -> Option<u32> {
+        let mut all = self.mdts.iter();
+        all.find(|(_, remote)| remote.uuid == mdt.uuid).map(|(index, _)| *index)
+    }
+
+    /// Index of the metadata target that has a file.
+    pub(super) async fn index_of(&self, fid: Fid) -> Result<u32, VisitError> {
+        let mdt = self.mdt_of(fid).await?;
+        self.index_in(mdt).ok_or(VisitError::NoTarget { kind: "MDT", index: 0 })
     }
 
     /// The root of the file system.

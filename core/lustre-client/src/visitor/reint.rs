@@ -8,15 +8,21 @@ use lustre_wire::opcode::RENAME;
 use lustre_wire::{Fid, Layout, Opcode};
 use ptlrpc::Call;
 
-use super::intent::DIR_VERSION;
+use super::intent::OPEN_CREATE;
 use super::mdc::{Identity, LAYOUT_ROOM, LITTLE, NO_GROUP, named};
 
 /// Early cancels: none (C-122).
 const NO_CANCELS: usize = 104;
 /// A directory whose layout is wanted in the reply, upper half of the open flags (C-115).
 const WANTS_LAYOUT: u32 = 0x40;
+/// Default layouts of directories are understood, upper half of the open flags (C-77).
+const KNOWS_DEFAULTS: u32 = 0x200;
 /// A directory with a layout of the user's choice (C-123).
 const WITH_LAYOUT: u32 = 0x20_0000;
+/// A directory with the layout that a default says (C-123).
+const BY_DEFAULT: u32 = 0x100_0000;
+/// A rename that another target was asked for before (C-123).
+const RENAME_AGAIN: u32 = 0x400_0000;
 /// Kind of a directory in a mode.
 const DIRECTORY: u32 = 0o040_000;
 
@@ -25,6 +31,8 @@ const DIRECTORY: u32 = 0o040_000;
 pub(super) struct Parent {
     pub(super) fid: Fid,
     pub(super) gid: u32,
+    /// Version of the layout of the directory (C-75).
+    pub(super) version: u32,
 }
 
 /// What is made.
@@ -39,6 +47,17 @@ pub(super) struct New<'a> {
     pub(super) rdev: u64,
     /// Text of a link, layout of a directory.
     pub(super) data: &'a [u8],
+    /// Why a directory has that layout.
+    pub(super) why: DirLayout,
+}
+
+/// Why a directory is made with a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DirLayout {
+    /// A user wants it.
+    Wanted,
+    /// It is the default.
+    Default,
 }
 
 fn head(who: &Identity, opcode: ReintOp, gids: (u32, u32), fid1: Fid, fid2: Fid) -> RecordHead {
@@ -74,17 +93,25 @@ fn no_cancels() -> Vec<u8> {
 
 /// Makes a directory, a link, a device or a pipe (C-124, C-127, C-128).
 pub(super) fn create(who: &Identity, dir: Parent, new: New<'_>, now: i64) -> Call {
-    let New { name, fid, mode, umask, rdev, data } = new;
+    let New { name, fid, mode, umask, rdev, data, why } = new;
     let is_dir = mode & DIRECTORY == DIRECTORY && mode & 0o100_000 == 0;
     let mut head = head(who, ReintOp::CREATE, (who.group(dir.gid), NO_GROUP), dir.fid, fid);
-    head.parent_layout_version = DIR_VERSION;
+    head.parent_layout_version = dir.version;
+    // As recorded clients send them.
+    let (bias, flags_low, flags_high) = match why {
+        _ if !is_dir => (0, 0, 0),
+        _ if data.is_empty() => (0, 0, WANTS_LAYOUT),
+        DirLayout::Wanted => (WITH_LAYOUT, OPEN_CREATE, WANTS_LAYOUT),
+        DirLayout::Default => (BY_DEFAULT, 0, WANTS_LAYOUT | KNOWS_DEFAULTS),
+    };
     let record = CreateRecord {
         head,
         time: now,
         rdev,
         mode,
-        bias: if is_dir && !data.is_empty() { WITH_LAYOUT } else { 0 },
-        flags_high: if is_dir { WANTS_LAYOUT } else { 0 },
+        bias,
+        flags_low,
+        flags_high,
         umask,
         ..CreateRecord::default()
     };
@@ -124,17 +151,18 @@ pub(super) fn unlink(
     call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0])
 }
 
-/// Renames; `mode` is that of the file (C-133).
+/// Renames; `mode` is that of the file, `again` that another target was asked for it before (C-133).
 pub(super) fn rename(
     who: &Identity,
     from: (Parent, &[u8]),
     to: (Parent, &[u8]),
     mode: u32,
-    now: i64,
+    (now, again): (i64, bool),
 ) -> Call {
     let gids = (who.group(from.0.gid), who.group(to.0.gid));
     let head = head(who, ReintOp::RENAME, gids, from.0.fid, to.0.fid);
-    let record = NameRecord { head, time: now, mode, ..NameRecord::default() };
+    let bias = if again { RENAME_AGAIN } else { 0 };
+    let record = NameRecord { head, time: now, bias, mode, ..NameRecord::default() };
     let rest = vec![none(), named(from.1), named(to.1), no_cancels(), none()];
     let mut call = call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0]);
     call.portals = Some(RENAME);

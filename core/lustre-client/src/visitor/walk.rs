@@ -4,7 +4,7 @@ use lnet_types::{ByteOrder, Errno};
 use lustre_wire::Fid;
 use lustre_wire::fid::Valid;
 use lustre_wire::mds::MdtBody;
-use lustre_wire::striping::Striping;
+use lustre_wire::striping::{DirHead, Striping};
 use ptlrpc::Reply;
 
 use super::attributes::Attributes;
@@ -73,6 +73,8 @@ pub struct Node {
     pub(super) body: MdtBody,
     /// Its layout as bytes.
     pub(super) layout: Vec<u8>,
+    /// Directories between the root and it, itself counted, if that is known.
+    pub(super) depth: Option<u16>,
 }
 
 impl Node {
@@ -91,7 +93,12 @@ impl Node {
     pub(super) fn listed(dir: &Self, name: &Name) -> Option<Self> {
         let body = MdtBody { mode: name.kind?.into(), gid: u32::MAX, ..MdtBody::default() };
         let parent = (dir.stripe_of(&name.name)?, dir.body.gid, name.name.clone());
-        Some(Self { fid: name.fid, parent, body, layout: Vec::new() })
+        Some(Self { fid: name.fid, parent, body, layout: Vec::new(), depth: dir.below() })
+    }
+
+    /// The depth of what is in it.
+    pub(super) fn below(&self) -> Option<u16> {
+        self.depth.map(|depth| depth.saturating_add(1))
     }
 
     /// The stripe that has a name by its hash, or the directory itself. `None`: its layout is not known,
@@ -113,19 +120,27 @@ impl Node {
 
     /// The FIDs that have its names: its stripes, if it is a striped directory (C-153).
     fn dir_stripes(&self) -> Result<Vec<Fid>, Errno> {
+        Ok(self.dir_layout()?.map_or_else(|| vec![self.fid], |(_, stripes)| stripes))
+    }
+
+    /// The layout of a striped directory, and its stripes; `None`: it is not striped.
+    pub(super) fn dir_layout(&self) -> Result<Option<(DirHead, Vec<Fid>)>, Errno> {
         let bytes = self.layout.as_slice();
         if !self.body.valid.contains(Valid::MEA) || bytes.is_empty() {
-            return Ok(vec![self.fid]);
+            return Ok(None);
         }
         match Striping::parse(bytes) {
-            Ok(Striping::Dir(_, stripes)) if !stripes.is_empty() => {
+            Ok(Striping::Dir(head, stripes)) if !stripes.is_empty() => {
                 let stripes: Vec<Fid> =
                     stripes.into_iter().filter(|fid| *fid != Fid::default()).collect();
-                if stripes.len() > DIR_STRIPES_MAX { Err(Errno::EPROTO) } else { Ok(stripes) }
+                if stripes.len() > DIR_STRIPES_MAX {
+                    return Err(Errno::EPROTO);
+                }
+                Ok(Some((head, stripes)))
             }
             Ok(Striping::Foreign(..)) => Err(Errno::ENODATA),
             // The default for files in it, or for directories.
-            Ok(_) => Ok(vec![self.fid]),
+            Ok(_) => Ok(None),
             Err(_) => Err(Errno::EPROTO),
         }
     }
@@ -149,15 +164,20 @@ impl<W: Wire> Visitor<W> {
     /// The file of a FID that was found by a name.
     pub async fn node(&self, fid: Fid, parent: &Node, name: &[u8]) -> Result<Node, VisitError> {
         let dir = parent.stripe_of(name).unwrap_or(parent.fid);
-        self.fetch(fid, (dir, parent.body.gid, name.to_vec())).await
+        self.fetch(fid, (dir, parent.body.gid, name.to_vec()), parent.below()).await
     }
 
-    async fn fetch(&self, fid: Fid, parent: (Fid, u32, Vec<u8>)) -> Result<Node, VisitError> {
+    async fn fetch(
+        &self,
+        fid: Fid,
+        parent: (Fid, u32, Vec<u8>),
+        depth: Option<u16>,
+    ) -> Result<Node, VisitError> {
         let mdt = self.mdt_of(fid).await?;
         let call = mdc::attributes(&self.who, fid, parent.1);
         let reply = mdt.ask(&self.wire, call).await?.reply;
         let (body, layout) = Self::shown(mdt, &reply, 1)?;
-        Ok(Node { fid, parent, body, layout })
+        Ok(Node { fid, parent, body, layout, depth })
     }
 
     /// The root.
@@ -165,12 +185,12 @@ impl<W: Wire> Visitor<W> {
     /// # Errors
     /// No answer, or a refusal.
     pub async fn root_node(&self) -> Result<Node, VisitError> {
-        self.fetch(self.root, (self.root, 0, Vec::new())).await
+        self.fetch(self.root, (self.root, 0, Vec::new()), Some(0)).await
     }
 
     /// A file as it is by now; its name counts no more.
     pub(super) async fn node_of(&self, fid: Fid) -> Result<Node, VisitError> {
-        self.fetch(fid, (fid, u32::MAX, Vec::new())).await
+        self.fetch(fid, (fid, u32::MAX, Vec::new()), None).await
     }
 
     /// A name in a directory.
@@ -214,10 +234,10 @@ impl<W: Wire> Visitor<W> {
             let (fid, parent) = (body.fid1, (stripe, gid, name.to_vec()));
             // Its attributes are on another target (C-165).
             if body.valid.contains(Valid::MDS) {
-                return self.fetch(fid, parent).await.map_err(|e| e.at(path));
+                return self.fetch(fid, parent, dir.below()).await.map_err(|e| e.at(path));
             }
             self.found_at(mdt, fid);
-            return Ok(Node { fid, parent, body, layout });
+            return Ok(Node { fid, parent, body, layout, depth: dir.below() });
         }
         Err(failed(Errno::ENOENT))
     }
@@ -380,7 +400,7 @@ fn joined(names: &[Vec<u8>]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use lustre_wire::striping::{DirHead, Magic};
+    use lustre_wire::striping::Magic;
 
     use super::*;
 
@@ -396,7 +416,8 @@ mod tests {
         let valid = Valid::DIREA | Valid::MEA;
         let body = MdtBody { fid1: dir, mode: 0o040_755, valid, ..MdtBody::default() };
         let parent = (fid(0x2_0000_0404, 1), 0, b"st".to_vec());
-        Node { fid: dir, parent, body, layout: Striping::Dir(head, stripes).to_bytes() }
+        let layout = Striping::Dir(head, stripes).to_bytes();
+        Node { fid: dir, parent, body, layout, depth: Some(2) }
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl<W: Wire> Visitor<W> {
         }
         let mdt = self.mdt_of(node.fid).await?;
         let of = (node.fid, node.body.gid);
-        let call = reint::setxattr(&self.who, of, name, value, self.wire.now());
-        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+        let call = |_| reint::setxattr(&self.who, of, name, value, self.wire.now());
+        self.ask_for(mdt, call).await.map_err(|e| e.at(name)).map(|_| ())
     }
 }

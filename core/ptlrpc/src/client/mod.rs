@@ -246,6 +246,7 @@ impl Client {
             r.in_recovery = call.in_recovery;
             r.keep = call.keep;
             r.ends = call.ends;
+            r.error_reply = call.error_reply;
             r.class = class;
         }
         Ok(id)
@@ -372,6 +373,7 @@ impl Client {
             in_recovery: false,
             keep: false,
             ends: None,
+            error_reply: false,
             xid: 0,
             sent_as: 0,
             generation: im.generation,

@@ -195,7 +195,7 @@ impl Client {
     fn take_reply(&mut self, cx: &mut Cx<'_, '_>, id: CallId, bytes: Vec<u8>) {
         let parsed = Msg::parse(&bytes).and_then(|msg| msg.body());
         let Some(r) = self.calls.get(id) else { return };
-        let (import, resend) = (r.import, r.resend);
+        let (import, resend, error_reply) = (r.import, r.resend, r.error_reply);
         let callback = self.imports.get(import).is_some_and(|im| im.callback.is_some());
         let full = r.send_state == ImportState::Full && !callback;
         let verdict = verdict(parsed.as_ref().map_err(Clone::clone), resend, full);
@@ -208,9 +208,17 @@ impl Client {
             (Verdict::Bad(e), _) => return self.release(cx, id, end(e)),
             (Verdict::Later, _) => return self.later(cx, id),
             (Verdict::Reconnect(_), _) => return self.reconnect(cx, id),
-            (Verdict::Refused(errno), _) => {
+            (Verdict::Refused(errno), parsed) => {
                 self.ended(id);
-                return self.release(cx, id, end(CallError::Refused(errno)));
+                let refused = match parsed {
+                    Ok(body) if error_reply => {
+                        // A message of error type may have another status (P-85).
+                        let (status, transno) = (errno.negative(), body.transno);
+                        Ok(Reply { status, transno, message: bytes })
+                    }
+                    _ => Err(CallError::Refused(errno)),
+                };
+                return self.release(cx, id, Next::End(refused));
             }
             (Verdict::Done, Ok(body)) => body,
             (Verdict::Done, Err(e)) => return self.release(cx, id, end(CallError::BadReply(e))),

@@ -70,6 +70,9 @@ pub struct Call {
     pub keep: bool,
     /// The call with [`keep`](Call::keep) whose effect this one ends, as a close ends an open.
     pub ends: Option<CallId>,
+    /// An error of the operation ends it with the reply instead of [`CallError::Refused`]:
+    /// [`Reply::status`] is negative then. For operations whose error comes with more than a number.
+    pub error_reply: bool,
 }
 
 impl Call {
@@ -90,6 +93,7 @@ impl Call {
             in_recovery: false,
             keep: false,
             ends: None,
+            error_reply: false,
         }
     }
 }
@@ -160,6 +164,7 @@ pub(crate) struct Request {
     pub(crate) in_recovery: bool,
     pub(crate) keep: bool,
     pub(crate) ends: Option<CallId>,
+    pub(crate) error_reply: bool,
     pub(crate) xid: u64,
     /// The xid of the last sending, 0 before the first.
     pub(crate) sent_as: u64,

@@ -160,6 +160,31 @@ fn what_the_program_refuses_is_the_callers_error() {
 }
 
 #[test]
+fn p85_an_error_comes_with_its_reply_to_a_call_that_wants_that_alone() {
+    // A program whose refusals say more than a number.
+    let mut bench = Bench::new(Box::new(|rpc, event, _| {
+        if let Event::Joining { export, .. } = event {
+            rpc.admit(export, Ok(()));
+        } else if let Event::Served(served) = event {
+            let status = Errno::EREMOTE.negative();
+            let buffers = vec![b"elsewhere".to_vec()];
+            rpc.reply(served.id, Answer { status, buffers, ..Answer::default() });
+        }
+    }));
+    let plain = bench.call(Bench::say(ECHO, "where"));
+    assert_eq!(bench.end_of(plain), Some(Err(CallError::Refused(Errno::EREMOTE))));
+    let call = bench.call(Call { error_reply: true, ..Bench::say(ECHO, "where") });
+    let reply = bench.end_of(call).unwrap().unwrap();
+    assert_eq!(reply.status, Errno::EREMOTE.negative());
+    assert_eq!(reply.msg().unwrap().buffer(1), Some(&b"elsewhere"[..]));
+    // What is no answer of the operation stays a failure.
+    let unplanned = Call { error_reply: true, ..Call::new(ECHO, vec![vec![0; 2 << 20]]) };
+    let import = bench.import;
+    let refused = bench.rpc(bench.client, |rpc| rpc.call(import, unplanned));
+    assert!(matches!(refused, Err(CallError::BadRequest(_))), "{refused:?}");
+}
+
+#[test]
 fn a_reply_longer_than_planned_is_asked_for_again_with_room() {
     let mut bench = Bench::new(append_log());
     let text = "x".repeat(4000);

@@ -1,6 +1,6 @@
 //! `ulnet lustre mkdir`: makes directories.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use lustre_rt::visitor::{Access, Changes, DirHash, DirWish, FileKind, Place};
 use serde_json::json;
@@ -14,6 +14,7 @@ use super::operands::{self, At, Done, Shape};
     ulnet lustre mkdir 10.0.0.1@tcp:/lfs/data\n  \
     ulnet lustre mkdir -p /data/in/today /data/out -m 750\n  \
     ulnet lustre mkdir -i 1 /data/elsewhere\n  \
+    ulnet lustre mkdir -i 1,0 /data/both\n  \
     ulnet lustre mkdir -c 2 -H crush /data/spread")]
 pub(super) struct Options {
     /// Directories
@@ -25,9 +26,10 @@ pub(super) struct Options {
     /// Permissions, octal; 777 without the mask of this process if not given
     #[arg(short, long, value_parser = super::mode)]
     mode: Option<u32>,
-    /// Metadata target that gets it, by its index; that of its parent if not given, and for what -p makes
-    #[arg(short = 'i', long, value_name = "INDEX")]
-    mdt_index: Option<u32>,
+    /// Metadata target that gets it, by its index, or several for its names, of which the first has it; if
+    /// not given, and for what -p makes: the default of its parent, or the target of its parent
+    #[arg(short = 'i', long, value_name = "INDEX[,INDEX]", value_delimiter = ',')]
+    mdt_index: Vec<u32>,
     /// Metadata targets over which its names are spread; -1 for all
     #[arg(short = 'c', long, value_name = "COUNT", allow_hyphen_values = true, value_parser = count)]
     mdt_count: Option<i32>,
@@ -90,10 +92,15 @@ async fn one(at: &At<'_>, parents: bool, mode: Option<u32>, layout: &[u8]) -> Re
 /// Runs the command. `false`: an operand has failed, and was named on standard error.
 ///
 /// # Errors
-/// As [`operands::each`].
+/// Another number of metadata targets than are named, and as [`operands::each`].
 pub(super) fn run(options: &Options) -> Result<bool> {
     let Options { places, parents, mode, mdt_index, mdt_count, mdt_hash, visit } = options;
-    let wish = DirWish { mdt: *mdt_index, count: *mdt_count, hash: *mdt_hash };
+    if let (listed @ 2.., Some(count)) = (mdt_index.len(), *mdt_count)
+        && usize::try_from(count) != Ok(listed)
+    {
+        bail!("--mdt-count {count}: expected {listed}, as there are indexes");
+    }
+    let wish = DirWish { mdts: mdt_index.clone(), count: *mdt_count, hash: *mdt_hash };
     let layout = wish.bytes();
     operands::each(places, visit, Access::Change, Shape::Each, async |at| {
         one(at, *parents, *mode, &layout).await

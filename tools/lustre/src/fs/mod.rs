@@ -18,6 +18,7 @@ mod change;
 mod check;
 mod copy;
 mod df;
+mod dirstripe;
 mod du;
 pub(crate) mod find;
 mod goal;

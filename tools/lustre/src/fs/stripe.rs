@@ -7,9 +7,9 @@ use lustre_wire::fid::ObjectId;
 use lustre_wire::striping::{ComponentFlags, Stripes, Striping};
 use serde_json::{Value, json};
 
-use super::Visit;
 use super::bytes::Bytes;
 use super::operands::{self, At, Done, Shape};
+use super::{Visit, dirstripe};
 
 /// The attribute that holds the default layout of a directory.
 const DEFAULT: &[u8] = b"trusted.lov";
@@ -17,7 +17,8 @@ const DEFAULT: &[u8] = b"trusted.lov";
 /// Of which ones.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Of a directory the layout is shown that new files in it get.\n\nExamples:\n  \
+    after_help = "Of a directory the layout is shown that new files in it get; also which metadata targets have \
+    it and its names, by which rule, and what directories in it get by default.\n\nExamples:\n  \
     ulnet lustre getstripe 10.0.0.1@tcp:/lfs/data/f1\n  \
     ulnet lustre getstripe /data/f1 /data --json"
 )]
@@ -141,6 +142,10 @@ fn print(value: &Value, indent: usize) {
                             let (ost, object) = (&one["ost"], object.as_str().unwrap_or_default());
                             println!("{:indent$}  - ost {ost} {object}", "");
                         }
+                        None if one.get("fid").is_some() => {
+                            let (mdt, fid) = (&one["mdt"], one["fid"].as_str().unwrap_or_default());
+                            println!("{:indent$}  - mdt {mdt} {fid}", "");
+                        }
                         None if one.is_object() => {
                             println!("{:indent$}  -", "");
                             print(one, indent + 4);
@@ -148,6 +153,10 @@ fn print(value: &Value, indent: usize) {
                         None => println!("{:indent$}  - {one}", ""),
                     }
                 }
+            }
+            Value::Object(_) => {
+                println!("{:indent$}{name}:", "");
+                print(value, indent + 2);
             }
             Value::String(text) => println!("{:indent$}{name}: {text}", ""),
             other => println!("{:indent$}{name}: {other}", ""),
@@ -162,14 +171,23 @@ async fn get_one(at: &At<'_>, json: bool) -> Result<Done> {
         bail!("expected a file or directory");
     }
     let layout = mount.striping(&node).await?.as_ref().map(shown);
+    let directory = match node.kind() {
+        FileKind::Dir => dirstripe::shown(mount, &node).await?,
+        _ => json!({}),
+    };
     if !json {
         println!("{name}");
         match &layout {
             Some(layout) => print(layout, 2),
             None => println!("  no layout of its own"),
         }
+        print(&directory, 2);
     }
-    Ok(json!({ "name": name, "layout": layout }).into())
+    let mut value = json!({ "name": name, "layout": layout });
+    if let (Some(value), Value::Object(directory)) = (value.as_object_mut(), directory) {
+        value.extend(directory);
+    }
+    Ok(value.into())
 }
 
 /// Runs `getstripe`. `false`: an operand has failed, and was named on standard error.
