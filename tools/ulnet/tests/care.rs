@@ -193,6 +193,7 @@ fn directory_on_a_metadata_target_that_is_not_there_is_not_made() {
         (&["mkdir", "-i", "0,", "/there"], "INDEX"),
         (&["mkdir", "-c", "2", "-H", "md5", "/there"], "all_char, fnv_1a_64, crush, crush2"),
         (&["mkdir", "-H", "crush", "/there"], "--mdt-count"),
+        (&["mkdir", "-i", "1,0,1", "/there"], "--mdt-index 1: expected each index once"),
     ] {
         let (err, code) = stage.run(words);
         assert!(code == Some(2) && err.contains(expected), "{words:?}: {code:?} {err}");

@@ -34,7 +34,7 @@ pub(super) struct Options {
     #[arg(short = 'c', long, value_name = "COUNT", allow_hyphen_values = true, value_parser = count)]
     mdt_count: Option<i32>,
     /// Rule by which they are spread: all_char, fnv_1a_64, crush or crush2; the server's if not given
-    #[arg(short = 'H', long, value_name = "RULE", requires = "mdt_count", value_parser = hash)]
+    #[arg(short = 'H', long, value_name = "RULE", value_parser = hash)]
     mdt_hash: Option<DirHash>,
     #[command(flatten)]
     visit: Visit,
@@ -99,6 +99,16 @@ pub(super) fn run(options: &Options) -> Result<bool> {
         && usize::try_from(count) != Ok(listed)
     {
         bail!("--mdt-count {count}: expected {listed}, as there are indexes");
+    }
+    if mdt_hash.is_some() && mdt_count.is_none() && mdt_index.len() < 2 {
+        bail!(
+            "--mdt-hash without --mdt-count: expected the number of metadata targets, or indexes of several"
+        );
+    }
+    if let Some(twice) =
+        mdt_index.iter().enumerate().find(|(at, index)| mdt_index[..*at].contains(index))
+    {
+        bail!("--mdt-index {}: expected each index once", twice.1);
     }
     let wish = DirWish { mdts: mdt_index.clone(), count: *mdt_count, hash: *mdt_hash };
     let layout = wish.bytes();
