@@ -293,6 +293,21 @@ impl<W: Wire> Visitor<W> {
         Striping::parse(&bytes).map(Some).map_err(bad)
     }
 
+    /// Gives a directory the layout that new files in it get ([`Wish`](super::Wish)).
+    ///
+    /// # Errors
+    /// `ENOTDIR`, a directory of another user, a layout that the server does not take, no answer.
+    pub async fn set_striping(&self, dir: &Node, layout: &[u8]) -> Result<(), VisitError> {
+        let name = dir.parent.2.as_slice();
+        if dir.kind() != FileKind::Dir {
+            return Err(VisitError::Path { path: name.to_vec(), errno: Errno::ENOTDIR });
+        }
+        let mdt = self.mdt_of(dir.fid).await?;
+        let of = Parent { fid: dir.fid, gid: dir.body.gid };
+        let call = reint::set_default(&self.who, of, layout);
+        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
+    }
+
     /// Waits until all that was changed is committed on the metadata targets that this visit has used.
     ///
     /// # Errors
