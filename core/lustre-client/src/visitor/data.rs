@@ -9,6 +9,7 @@ use lustre_wire::mds::{SetattrRecord, SetattrValid};
 use lustre_wire::ost::Obdo;
 use ptlrpc::{Call, CallError};
 
+use super::attributes::layout_of;
 use super::file::{DATA_MODIFIED, OpenFile};
 use super::join::join;
 use super::remote::{Answer, Remote};
@@ -82,13 +83,36 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<Vec<Part>, VisitError> {
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         let len = len.min(file.size().saturating_sub(offset));
+        let mut moved: Option<FileLayout> = None;
+        for _ in 0..RETRIES {
+            let layout = moved.as_ref().unwrap_or(layout);
+            let failed = match self.read_by(file, layout, offset, len).await {
+                Err(e @ VisitError::Refused { errno: Errno::ENOENT, .. }) => e,
+                end => return end,
+            };
+            // The data was moved to other objects, or the file is gone (C-228).
+            let node = self.node_of(file.fid).await?;
+            let found = self.taken(layout_of(&node.body, &node.layout)?);
+            if found == *layout {
+                return self.why_gone(file, Err(failed)).await;
+            }
+            moved = Some(found);
+        }
+        Err(VisitError::Path { path: file.fid.to_string().into(), errno: Errno::ESTALE })
+    }
+
+    async fn read_by(
+        &self,
+        file: &OpenFile,
+        layout: &FileLayout,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<Part>, VisitError> {
         let all = runs(layout, offset, len, ost::DATA_MAX.into());
         let read = join(all.into_iter().map(|run| self.read_run(file, run)), IN_FLIGHT).await;
-        let mut parts = Vec::new();
-        for run in read {
-            parts.extend(self.why_gone(file, run).await?);
-        }
-        parts.sort_by_key(|part: &Part| part.offset);
+        let parts = read.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+        parts.sort_by_key(|part| part.offset);
         Ok(parts)
     }
 

@@ -439,7 +439,7 @@ impl<W: Wire> Visitor<W> {
 
     /// The layout by which a file is read and written.
     #[cfg_attr(not(feature = "sabotage"), allow(clippy::unused_self))]
-    fn taken(&self, layout: FileLayout) -> FileLayout {
+    pub(super) fn taken(&self, layout: FileLayout) -> FileLayout {
         #[cfg(feature = "sabotage")]
         if self.breaks(crate::Sabotage::StripeBorder) {
             return layout.sabotaged();
