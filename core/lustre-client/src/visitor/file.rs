@@ -360,8 +360,9 @@ impl<W: Wire> Visitor<W> {
         checked(name)?;
         let parent = self.parent_of(dir, name)?;
         let mdt = self.mdt_of(parent.fid).await?;
-        let (mode, umask) = self.masked(mdt, create.mode).await;
+        // It is connected then, and has said whether it applies the mask.
         let fid = mdt.new_fid(&self.wire).await?;
+        let (mode, umask) = self.masked(mdt, create.mode).await;
         let new =
             NewFile { name, fid, mode, umask, exclusive: create.exclusive, layout: &create.layout };
         let open = intent::Open {

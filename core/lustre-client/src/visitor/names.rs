@@ -97,11 +97,12 @@ impl<W: Wire> Visitor<W> {
             }
             None => self.mdt_of(parent.fid).await?,
         };
+        // It is connected then, and has said whether it applies the mask.
+        let fid = mdt.new_fid(&self.wire).await?;
         let (mode, umask) = match umask {
             Some(umask) => (mode, umask),
             None => self.masked(mdt, mode).await,
         };
-        let fid = mdt.new_fid(&self.wire).await?;
         let new = New { name, fid, mode, umask, rdev: 0, data };
         let call = reint::create(&self.who, parent, new, self.wire.now());
         let answer = mdt.ask(&self.wire, call).await.map_err(|e| e.at(name))?;
