@@ -4,7 +4,6 @@
 use lnet_types::Errno;
 use lustre_wire::ConnectData;
 use lustre_wire::fid::{ObjectId, Valid};
-use lustre_wire::ldlm::LayoutOp;
 use lustre_wire::mds::{SetattrRecord, SetattrValid};
 use lustre_wire::ost::Obdo;
 use ptlrpc::{Call, CallError};
@@ -14,7 +13,7 @@ use super::file::{DATA_MODIFIED, OpenFile};
 use super::join::join;
 use super::remote::{Answer, Remote};
 use super::runs::{Run, runs};
-use super::stripes::{END, FileLayout, Spot};
+use super::stripes::{FileLayout, Spot};
 use super::{IN_FLIGHT, LayoutError, Moved, VisitError, Visitor, Wire, mdc, ost, reint};
 use crate::sabotage::Sabotage;
 
@@ -460,7 +459,8 @@ impl<W: Wire> Visitor<W> {
         // Its objects learn another time.
         file.mtime = None;
         if let Some(last) = size.checked_sub(1) {
-            self.make(file, LayoutOp::TRUNC, (size, END), (last, size)).await?;
+            // Where it will end there is something that has the end (C-188).
+            self.prepare(file, last, size).await?;
         }
         let now = self.wire.now();
         let from_open = if by_open { SetattrValid::FROM_OPEN } else { SetattrValid::empty() };

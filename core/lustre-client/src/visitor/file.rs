@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lnet_types::Errno;
-use lustre_wire::fid::ObjectId;
-use lustre_wire::ldlm::{Disposition, LayoutOp, LockReply};
+use lustre_wire::fid::{ObjectId, Valid};
+use lustre_wire::ldlm::{Disposition, LockReply};
 use lustre_wire::mds::{MdtBody, SetattrRecord, SetattrValid};
 use lustre_wire::ost::Obdo;
 use lustre_wire::{ConnectFlags, Fid};
@@ -21,6 +21,8 @@ use super::{LayoutError, Name, VisitError, Visitor, Wire};
 
 /// Data was changed (C-123).
 pub(super) const DATA_MODIFIED: u32 = 0x200;
+/// How often a layout is asked for again that another client is changing.
+const MAKE_RETRIES: u32 = 5;
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -496,31 +498,24 @@ impl<W: Wire> Visitor<W> {
         start: u64,
         end: u64,
     ) -> Result<(), VisitError> {
-        self.make(file, LayoutOp::WRITE, (start, end), (start, end)).await
-    }
-
-    pub(super) async fn make(
-        &self,
-        file: &mut OpenFile,
-        why: LayoutOp,
-        extent: (u64, u64),
-        (start, end): (u64, u64),
-    ) -> Result<(), VisitError> {
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         if !file.how.write || !layout.is_to_be_made(start, end) {
             return Ok(());
         }
         let mdt = self.mdt_of(file.fid).await?;
-        let call = intent::layout(file.fid, why, extent, self.cookie());
-        let answer = mdt.ask(&self.wire, call).await?;
-        let msg = answer.reply.msg().map_err(|_| mdt.bad("expected a message"))?;
-        let lock: LockReply = msg.get(1).map_err(|_| mdt.bad("expected a lock"))?;
-        let bytes = msg.buffer(2).unwrap_or_default().to_vec();
-        self.give_back(mdt, lock.handle).await?;
-        let errno = (lock.policy_res2 as u32 as i32).saturating_neg();
-        if errno != 0 {
-            return Err(VisitError::Refused { target: mdt.uuid.clone(), errno: Errno(errno) });
-        }
+        let mut tries = 0;
+        let bytes = loop {
+            match self.make_once(mdt, file.fid, (start, end)).await {
+                // Another client changes the layout just now (C-189).
+                Err(VisitError::Refused { errno: Errno::EBUSY | Errno::EAGAIN, .. })
+                    if tries < MAKE_RETRIES =>
+                {
+                    tries += 1;
+                    self.wire.pause(tries).await;
+                }
+                made => break made?,
+            }
+        };
         let body = MdtBody { mode: file.attributes.mode, ..MdtBody::default() };
         let layout = layout_of(&body, &bytes)?;
         if layout.is_to_be_made(start, end) {
@@ -528,5 +523,23 @@ impl<W: Wire> Visitor<W> {
         }
         file.adopt(self.taken(layout));
         Ok(())
+    }
+
+    /// Lets the metadata target make objects for a range; the layout of the file with them.
+    async fn make_once(
+        &self,
+        mdt: &Remote<W::Link>,
+        fid: Fid,
+        range: (u64, u64),
+    ) -> Result<Vec<u8>, VisitError> {
+        let answer = mdt.ask(&self.wire, intent::layout(fid, range, self.cookie())).await?;
+        let msg = answer.reply.msg().map_err(|_| mdt.bad("expected a message"))?;
+        let lock: LockReply = msg.get(1).map_err(|_| mdt.bad("expected a lock"))?;
+        let bytes = msg.buffer(2).unwrap_or_default().to_vec();
+        self.give_back(mdt, lock.handle).await?;
+        match (lock.policy_res2 as u32 as i32).saturating_neg() {
+            0 => Ok(bytes),
+            errno => Err(VisitError::Refused { target: mdt.uuid.clone(), errno: Errno(errno) }),
+        }
     }
 }
