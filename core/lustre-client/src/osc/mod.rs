@@ -32,9 +32,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use ldlm::client::{HoldId, LockClient, LockId};
 use lnet_types::{Errno, Instant, IoVec};
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
-use lustre_wire::fid::ObjectId;
+use lustre_wire::fid::{ObjectId, Valid};
 use lustre_wire::ldlm::ResourceName;
-use lustre_wire::ost::StripeInfo;
+use lustre_wire::ost::{Obdo, StripeInfo};
 use lustre_wire::{Checksum, Fid};
 use ptlrpc::{CallId, Event, ImportId, ImportState, Rpc};
 
@@ -78,7 +78,7 @@ impl Default for OscConfig {
     }
 }
 
-/// What an object is part of: each write says so, and who pays for its space (C-202).
+/// What an object is part of: each write says so (C-202).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePart {
     /// The file.
@@ -87,8 +87,29 @@ pub struct FilePart {
     pub stripe: u32,
     /// The component.
     pub layout: StripeInfo,
-    /// User and group of the file.
-    pub owner: (u32, u32),
+    /// Who pays for its space.
+    pub payer: Payer,
+}
+
+/// Who pays for the space of a file: its objects are theirs from the first write on (C-203).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Payer {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Project, if the metadata target names it.
+    pub project: Option<u32>,
+}
+
+impl Payer {
+    /// A request to an object names them.
+    pub(crate) fn named_in(self, body: &mut Obdo) {
+        let Self { uid, gid, project } = self;
+        (body.uid, body.gid, body.projid) = (uid, gid, project.unwrap_or_default());
+        body.valid |= Valid::UID | Valid::GID;
+        body.valid.set(Valid::PROJID, project.is_some());
+    }
 }
 
 /// An operation under way.

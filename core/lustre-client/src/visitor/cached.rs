@@ -249,7 +249,7 @@ impl<C: Send + Sync> FileCache<C> {
         let mdt = visitor.mdt_of(file.fid).await?;
         let (of, offset) = visitor.holder(file, mdt, run.at)?;
         let part =
-            FilePart { file: of.file, stripe: of.stripe, layout: of.layout, owner: of.owner };
+            FilePart { file: of.file, stripe: of.stripe, layout: of.layout, payer: of.payer };
         self.ask(visitor, object, ObjectAsk::Write { part, offset, bytes }).await.map(|_| ())
     }
 

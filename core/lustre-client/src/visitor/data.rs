@@ -50,7 +50,7 @@ impl<W: Wire> Visitor<W> {
         mdt: &'_ Remote<W::Link>,
         at: Spot,
     ) -> Result<(ost::Object, u64), VisitError> {
-        let owner = (file.attributes.uid, file.attributes.gid);
+        let payer = file.payer;
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         let component = |place: usize| layout.components.get(place);
         let info =
@@ -58,7 +58,7 @@ impl<W: Wire> Visitor<W> {
         let fid = file.fid;
         let of = |id, stripe, layout| {
             let on_mdt = at == Spot::Mdt;
-            ost::Object { id, file: fid, stripe, on_mdt, layout, owner }
+            ost::Object { id, file: fid, stripe, on_mdt, layout, payer }
         };
         match at {
             Spot::Mdt => Ok((of(ObjectId::of(fid), 0, info(0)), 0)),

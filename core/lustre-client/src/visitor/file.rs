@@ -18,6 +18,7 @@ use super::remote::{Answer, Remote};
 use super::stripes::FileLayout;
 use super::walk::{FileKind, Node};
 use super::{LayoutError, Name, VisitError, Visitor, Wire};
+use crate::osc::Payer;
 
 /// Data was changed (C-123).
 pub(super) const DATA_MODIFIED: u32 = 0x200;
@@ -77,6 +78,7 @@ pub struct OpenFile {
     pub(super) how: OpenHow,
     pub(super) layout: Result<FileLayout, LayoutError>,
     pub(super) attributes: Attributes,
+    pub(super) payer: Payer,
     created: bool,
     /// Where the file ends, as far as this client knows.
     size: AtomicU64,
@@ -148,7 +150,6 @@ impl OpenFile {
 
     /// What the holder of a part says of itself.
     pub(super) fn heard(&self, id: ObjectId, body: &Obdo) {
-        use lustre_wire::fid::Valid;
         if let Some(held) = self.held.iter().find(|held| held.id == id)
             && body.valid.contains(Valid::BLOCKS)
         {
@@ -187,6 +188,12 @@ impl OpenFile {
             ..record
         }
     }
+}
+
+/// Who pays for the data of a file.
+fn payer_of(body: &MdtBody) -> Payer {
+    let project = body.valid.contains(Valid::PROJID).then_some(body.projid);
+    Payer { uid: body.uid, gid: body.gid, project }
 }
 
 /// What an open has brought.
@@ -419,6 +426,7 @@ impl<W: Wire> Visitor<W> {
             how,
             layout: Err(LayoutError::NotMade(0)),
             attributes,
+            payer: payer_of(&found.body),
             created,
             size: AtomicU64::new(attributes.size),
             changed: AtomicBool::new(false),
@@ -473,12 +481,12 @@ impl<W: Wire> Visitor<W> {
         file: OpenFile,
         changes: &Changes,
     ) -> Result<(), VisitError> {
-        let Attributes { fid, mode, uid, gid, .. } = file.attributes;
+        let Attributes { fid, mode, gid, .. } = file.attributes;
         let name = file.fid.to_string().into_bytes();
         // Its objects know the time from each write.
         let known = file.mtime.is_some() && file.mtime == changes.mtime;
         let layout = file.layout.as_ref().ok().filter(|_| !known);
-        let changed = Changed { fid, mode, uid, gid, layout, name: &name };
+        let changed = Changed { fid, mode, gid, layout, name: &name };
         if file.mtime.is_some() {
             let (closed, changed) =
                 both(self.close_ref(&file), self.change_of(&changed, changes)).await;

@@ -15,6 +15,7 @@ use super::reint::{self, New, Parent};
 use super::stripes::{FileLayout, Spot};
 use super::walk::{FileKind, Node};
 use super::{IN_FLIGHT, VisitError, Visitor, Wire, mdc, ost};
+use crate::osc::Payer;
 
 /// Bits of a mode that make a program run as its owner or group.
 const SET_ID: u32 = 0o6000;
@@ -47,7 +48,6 @@ pub struct Changes {
 pub(super) struct Changed<'a> {
     pub(super) fid: Fid,
     pub(super) mode: u32,
-    pub(super) uid: u32,
     pub(super) gid: u32,
     /// Its objects, as far as they are to be asked.
     pub(super) layout: Option<&'a FileLayout>,
@@ -206,11 +206,11 @@ impl<W: Wire> Visitor<W> {
     /// # Errors
     /// A file of another user, no answer.
     pub async fn change(&self, node: &Node, changes: &Changes) -> Result<(), VisitError> {
-        let MdtBody { mode, uid, gid, .. } = node.body;
+        let MdtBody { mode, gid, .. } = node.body;
         // Without a layout that is known there are no objects to be asked.
         let layout = layout_of(&node.body, &node.layout).ok();
         let (layout, name) = (layout.as_ref(), node.parent.2.as_slice());
-        let of = Changed { fid: node.fid, mode, uid, gid, layout, name };
+        let of = Changed { fid: node.fid, mode, gid, layout, name };
         self.change_of(&of, changes).await
     }
 
@@ -260,7 +260,8 @@ impl<W: Wire> Visitor<W> {
                 stripe: u32::try_from(stripe).unwrap_or(u32::MAX),
                 on_mdt: false,
                 layout: info,
-                owner: (of.uid, of.gid),
+                // Times alone change nothing of that.
+                payer: Payer::default(),
             };
             let call = ost::set_times(&object_of, now, mtime, atime);
             self.ost(object.ost)?.ask(&self.wire, call).await.map(|_| ())
