@@ -294,6 +294,9 @@ impl Osc {
         self.grant.add(said.grant());
         let expected = io.checksum.and_then(|(kind, sum)| Some((kind, sum, said.sum(kind)?)));
         if io.op.is_none() {
+            if let Some(part) = io.part {
+                self.quota.hear(part.payer, &said.body);
+            }
             match (said.result, expected) {
                 (Some(0), Some((_, ours, theirs))) if ours != theirs => {
                     self.failed(id, Errno::EAGAIN, cx);

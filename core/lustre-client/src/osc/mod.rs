@@ -15,7 +15,7 @@
 //!
 //! `op.rs` has the operations, `locks.rs` what locks mean for data, `data.rs` the data requests with
 //! their repetitions (L-93), `dirty.rs` and `buffers.rs` what is dirty, `grant.rs` promises of space (L-95),
-//! `waits.rs` how long locks were waited for, `wire.rs` the requests.
+//! `quota.rs` who has no space left, `waits.rs` how long locks were waited for, `wire.rs` the requests.
 
 mod buffers;
 mod data;
@@ -23,6 +23,7 @@ mod dirty;
 mod grant;
 mod locks;
 mod op;
+mod quota;
 mod waits;
 mod wire;
 
@@ -43,6 +44,7 @@ use data::{DataId, Io};
 use grant::Grant;
 use locks::{HeldLock, Key, Object};
 use op::Op;
+use quota::Quota;
 
 pub use waits::LockWaits;
 
@@ -231,6 +233,7 @@ pub struct Osc {
     /// When the oldest dirty data is too old.
     age_due: Option<Instant>,
     grant: Grant,
+    quota: Quota,
     announced: u64,
     buffers: Buffers,
     dirty_bytes: u64,
@@ -285,6 +288,7 @@ impl Osc {
             urgent: BTreeSet::new(),
             age_due: None,
             grant: Grant::default(),
+            quota: Quota::default(),
             announced: 0,
             buffers: Buffers::default(),
             dirty_bytes: 0,
