@@ -10,6 +10,7 @@ use lustre_wire::fid::ObjectId;
 use ptlrpc::{CallError, Direction, Reply};
 
 use super::dirty::Piece;
+use super::grant::Price;
 use super::locks::Key;
 use super::op::Stage;
 use super::wire::{self, Said};
@@ -104,7 +105,12 @@ impl Osc {
         self.config.brw_size.min(granted).max(4096)
     }
 
-    /// How data is summed up, if the target knows the kind.
+    /// How the target counts space.
+    pub(super) fn price(&self, cx: &Cx<'_, '_, '_>) -> Price {
+        Price::of(&cx.rpc.terms(self.import).unwrap_or_default())
+    }
+
+    /// How data is summed up.
     fn checksum(&self, cx: &Cx<'_, '_, '_>) -> Option<Checksum> {
         let terms = cx.rpc.terms(self.import).unwrap_or_default();
         let kind = self.config.checksum?;
@@ -249,7 +255,8 @@ impl Osc {
         }
         io.wait = Wait::Reply;
         let granted = io.op.is_none() && io.pieces.iter().all(|(_, piece)| piece.granted);
-        let used = if granted { io.len } else { 0 };
+        let used = io.pieces.iter().map(|(_, piece)| piece.space).sum();
+        let used = if granted { used } else { 0 };
         let most = u64::from(brw).saturating_mul(self.config.in_flight as u64 + 1);
         let account = self.grant.account(self.config.dirty_max.max(most), used);
         let call = wire::data(&wire::Data {
@@ -356,7 +363,7 @@ impl Osc {
             self.stats.written += bytes;
             for (_, piece) in &io.pieces {
                 if piece.granted {
-                    self.grant.spend(piece.len);
+                    self.grant.spend(piece.space);
                 }
                 self.settled(io.key, piece, result, cx);
             }

@@ -266,6 +266,8 @@ pub fn wanted() -> ConnectData {
             | ConnectFlags::FLAGS2,
         flags2: ConnectFlags2::REP_MBITS,
         brw_size: OscConfig::default().brw_size,
+        // Its own blocks, that is pages; the target answers with those of its storage (P-21).
+        grant_blkbits: 12,
         cksum_types: ChecksumKinds::CRC32 | ChecksumKinds::ADLER | ChecksumKinds::CRC32C,
         ..ConnectData::default()
     }

@@ -349,6 +349,7 @@ impl Osc {
 
     /// Lets writes that have their lock become dirty data, as far as there is room.
     pub(super) fn admit(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        let price = self.price(cx);
         while let Some(id) = self.crowd.front().copied() {
             let Some(op) = self.ops.get_mut(&id) else {
                 self.crowd.pop_front();
@@ -363,12 +364,22 @@ impl Osc {
             self.crowd.pop_front();
             let Some(object) = self.objects.get_mut(&key) else { continue };
             let (start, end, now) = (op.offset, op.end(), cx.rpc.now());
-            let granted = self.grant.reserve(len);
+            let space = price.of_range(start, len);
+            let over = object.part.is_some_and(|part| self.quota.is_over(part.payer));
+            let granted = !over && self.grant.reserve(space);
             let buffer = self.buffers.insert(core::mem::take(&mut op.memory));
             op.stage = Stage::Through(if granted { 0 } else { len });
             let waits = (!granted).then_some(id);
-            let piece =
-                Piece { len, buffer, at: 0, since: now, granted, op: waits, urgent: !granted };
+            let piece = Piece {
+                len,
+                buffer,
+                at: 0,
+                since: now,
+                granted,
+                space,
+                op: waits,
+                urgent: !granted,
+            };
             object.mtime = object.mtime.max(op.mtime);
             object.size = object.size.max(end);
             let old = object.dirty.insert(start, piece);
@@ -379,7 +390,7 @@ impl Osc {
             self.age_due.get_or_insert(now + self.config.max_age);
             for (_, piece) in old {
                 if piece.granted {
-                    self.grant.give_up(piece.len);
+                    self.grant.give_up(piece.space);
                 }
                 self.settled(key, &piece, Ok(()), cx);
             }
