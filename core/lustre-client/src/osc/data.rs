@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use lnet_types::{Errno, Instant, IoVec, iovec_slice};
 use lustre_wire::Checksum;
-use lustre_wire::connect::ConnectFlags;
+use lustre_wire::connect::{ConnectData, ConnectFlags};
 use lustre_wire::fid::ObjectId;
 use ptlrpc::{CallError, Direction, Reply};
 
@@ -86,6 +86,14 @@ const fn passes(errno: Errno, retries: u32) -> bool {
     }
 }
 
+/// How data is summed up: as it is wanted, or in another way if the target does not grant that one: it
+/// grants what its processor is fast at (C-233).
+fn summed_as(wanted: Checksum, granted: &ConnectData) -> Option<Checksum> {
+    let known = |kind: &Checksum| granted.cksum_types.bits() & u32::from(kind.number()) != 0;
+    let kinds = [wanted, Checksum::Crc32c, Checksum::Crc32, Checksum::Adler];
+    kinds.into_iter().find(known).filter(|_| granted.flags.contains(ConnectFlags::CKSUM))
+}
+
 /// What a program hears of an error.
 const fn shown(errno: Errno) -> Errno {
     match errno {
@@ -112,10 +120,7 @@ impl Osc {
 
     /// How data is summed up.
     fn checksum(&self, cx: &Cx<'_, '_, '_>) -> Option<Checksum> {
-        let terms = cx.rpc.terms(self.import).unwrap_or_default();
-        let kind = self.config.checksum?;
-        let known = terms.flags.contains(ConnectFlags::CKSUM);
-        (known && terms.cksum_types.bits() & u32::from(kind.number()) != 0).then_some(kind)
+        summed_as(self.config.checksum?, &cx.rpc.terms(self.import).unwrap_or_default())
     }
 
     fn add(&mut self, io: Io) -> DataId {
@@ -386,7 +391,30 @@ impl Osc {
 
 #[cfg(test)]
 mod tests {
+    use lustre_wire::connect::ChecksumKinds;
+
     use super::*;
+
+    #[test]
+    fn c233_data_is_summed_up_in_another_way_where_the_wanted_one_is_not_granted() {
+        let granted = |flags, kinds| {
+            let cksum_types = ChecksumKinds::from_bits_retain(kinds);
+            ConnectData { flags, cksum_types, ..ConnectData::default() }
+        };
+        let has = ConnectFlags::CKSUM;
+        for (flags, kinds, expected) in [
+            // As recorded servers have granted: Adler-32, and two kinds of T10.
+            (has, 0x32, Some(Checksum::Adler)),
+            (has, 0x7, Some(Checksum::Crc32c)),
+            (has, 0x3, Some(Checksum::Crc32)),
+            (has, 0x30, None),
+            (ConnectFlags::empty(), 0x7, None),
+        ] {
+            let kind = summed_as(Checksum::Crc32c, &granted(flags, kinds));
+            assert_eq!(kind, expected, "{kinds:#x}");
+        }
+        assert_eq!(summed_as(Checksum::Adler, &granted(has, 0x7)), Some(Checksum::Adler));
+    }
 
     #[test]
     fn l93_errors_that_may_pass_are_tried_ten_times_and_one_for_ever() {

@@ -64,7 +64,7 @@ pub struct OscConfig {
     pub brw_size: u32,
     /// Data requests under way at a time.
     pub in_flight: usize,
-    /// How data is summed up, if the target knows the kind.
+    /// How data is summed up; in another way, if the target does not know this one.
     pub checksum: Option<Checksum>,
 }
 
