@@ -2,10 +2,9 @@
 
 use ldlm::Mode;
 use ldlm::client::{Ask, HoldId, LockId, Share};
-use lnet_types::{ByteOrder, Errno, Instant, IoVec, iovec_len};
-use lustre_wire::Layout;
+use lnet_types::{Errno, Instant, IoVec, iovec_len};
 use lustre_wire::fid::ObjectId;
-use lustre_wire::ldlm::{Intent, LockFlags, Policy, ResourceName};
+use lustre_wire::ldlm::{LockFlags, Policy, ResourceName};
 use ptlrpc::{Call, CallError, Reply};
 
 use super::dirty::Piece;
@@ -92,7 +91,6 @@ fn query(id: ObjectId) -> Ask {
     Ask {
         flags: LockFlags::HAS_INTENT,
         share: Share::Client,
-        beside: vec![Intent::GLIMPSE.bits().to_bytes(ByteOrder::Little)],
         ..Ask::new(ResourceName::of_object(id), Mode::Pr, policy)
     }
 }
@@ -519,5 +517,17 @@ impl Osc {
             _ => size,
         };
         self.done(id, result, cx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l35_the_size_of_an_object_is_asked_for_by_a_lock_request_alone() {
+        let ask = query(ObjectId::old(7));
+        assert_eq!((ask.flags, ask.mode), (LockFlags::HAS_INTENT, Mode::Pr));
+        assert!(ask.beside.is_empty(), "recorded clients send no intent");
     }
 }
