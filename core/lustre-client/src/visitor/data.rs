@@ -161,15 +161,23 @@ impl<W: Wire> Visitor<W> {
         Ok(bytes)
     }
 
-    /// What a target has agreed to of data; one that was not connected is asked something before, so that
-    /// no data go without a checksum, or in pieces.
-    async fn data_terms(&self, remote: &Remote<W::Link>) -> Result<ost::Terms, VisitError> {
-        let mut granted = remote.terms(&self.wire).await;
-        if granted == ConnectData::default() {
-            remote.ask(&self.wire, ost::ping()).await?;
-            granted = remote.terms(&self.wire).await;
+    /// What a target has granted; one that was not connected is asked something before.
+    pub(super) async fn terms_of(
+        &self,
+        remote: &Remote<W::Link>,
+    ) -> Result<ConnectData, VisitError> {
+        let granted = remote.terms(&self.wire).await;
+        if granted != ConnectData::default() {
+            return Ok(granted);
         }
-        Ok(ost::Terms::of(&granted))
+        remote.ask(&self.wire, ost::ping()).await?;
+        Ok(remote.terms(&self.wire).await)
+    }
+
+    /// What a target has agreed to of data. No data go without a checksum, or in pieces, because it was
+    /// not known.
+    async fn data_terms(&self, remote: &Remote<W::Link>) -> Result<ost::Terms, VisitError> {
+        Ok(ost::Terms::of(&self.terms_of(remote).await?))
     }
 
     /// One request's bytes of an object, and how many were asked for.
