@@ -12,12 +12,15 @@ use std::sync::Mutex;
 
 use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
-    Access, DirWish, End, Identity, Moved, OpenHow, VisitConfig, Visitor, Wire,
+    Access, DirWish, End, Identity, Moved, OpenHow, VisitConfig, VisitError, Visitor, Wire,
 };
 use lustre_wire::ldlm::{Intent, LayoutIntent, LayoutOp, LockReply};
 use lustre_wire::mds::{CreateRecord, MdtBody};
 use lustre_wire::msg::MsgBuilder;
 use lustre_wire::ost::Obdo;
+use lustre_wire::striping::{
+    ComponentEntry, ComponentFlags, CompositeHead, Magic, Stripes, Striping,
+};
 use lustre_wire::{Body, ConnectData, Fid, Header, ImportKind, Layout, MsgKind, Opcode, Service};
 use ptlrpc::{Call, CallError, CallId, ImportConfig, Reply};
 use rpc_interop::archive::Archive;
@@ -234,30 +237,59 @@ const STRIPED_DIR: Fid = Fid { seq: 0x2_0000_0402, oid: 1, ver: 0 };
 /// Marks an object that was there before.
 const OLD: u32 = 0x4000_0000;
 
+/// Whether a call opens a file by its name.
+fn opens(call: &Call) -> bool {
+    let intent = call.buffers.get(1).and_then(|bytes| Intent::parse(LITTLE, bytes).ok());
+    call.opcode == Opcode::LDLM_ENQUEUE && intent == Some(Intent::OPEN)
+}
+
+/// The recorded answer to an open, with another layout.
+fn opened_with(
+    archive: &Archive,
+    call: &Call,
+    change: impl FnOnce(Stripes) -> Striping,
+) -> Option<End> {
+    let mut answer = archive.answer(call.opcode, &call.buffers)?;
+    let Ok(Striping::Plain(stripes)) = Striping::parse(&answer.buffers[2]) else {
+        panic!("a plain layout")
+    };
+    let layout = change(stripes).to_bytes();
+    let mut body = MdtBody::parse(LITTLE, &answer.buffers[1]).unwrap();
+    body.eadatasize = layout.len() as u32;
+    answer.buffers[1] = body.to_bytes(LITTLE);
+    answer.buffers[2] = layout;
+    Some(said(call.opcode, answer.status, &answer.buffers))
+}
+
+/// Whether a call is for an object with the mark.
+fn is_old(call: &Call) -> bool {
+    [Opcode::OST_READ, Opcode::OST_GETATTR].contains(&call.opcode)
+        && Obdo::parse(LITTLE, &call.buffers[0]).unwrap().id.oid & OLD != 0
+}
+
 /// The file as it was when it was opened: its first object is another one, which is gone by now.
 fn moved(archive: &Archive, call: &mut Call) -> Option<End> {
-    let opened = call.opcode == Opcode::LDLM_ENQUEUE
-        && call.buffers.get(1).and_then(|bytes| Intent::parse(LITTLE, bytes).ok())
-            == Some(Intent::OPEN);
-    if opened {
-        let mut answer = archive.answer(call.opcode, &call.buffers)?;
-        // Upper byte of the number of the first object.
-        *answer.buffers.get_mut(2)?.get_mut(43)? |= 0x40;
-        return Some(said(call.opcode, answer.status, &answer.buffers));
+    if opens(call) {
+        return opened_with(archive, call, |mut stripes| {
+            stripes.objects[0].id.oid |= OLD;
+            Striping::Plain(stripes)
+        });
     }
-    if ![Opcode::OST_READ, Opcode::OST_GETATTR].contains(&call.opcode) {
-        return None;
-    }
-    let mut body = Obdo::parse(LITTLE, &call.buffers[0]).unwrap();
-    if body.id.oid & OLD == 0 {
+    if !is_old(call) {
         return None;
     }
     if call.opcode == Opcode::OST_READ {
         return Some(refused(Errno::ENOENT));
     }
+    let mut body = Obdo::parse(LITTLE, &call.buffers[0]).unwrap();
     body.id.oid &= !OLD;
     call.buffers[0] = body.to_bytes(LITTLE);
     None
+}
+
+/// Bytes of the recorded file.
+fn striped_bytes(len: u32) -> Vec<u8> {
+    (0..len).map(|i| ((i / 65_536) % 251) as u8).collect()
 }
 
 #[test]
@@ -272,9 +304,8 @@ fn c228_data_that_was_moved_to_other_objects_is_read_there() {
     })
     .unwrap();
     let bytes: Vec<u8> = parts.into_iter().flat_map(|part| part.bytes).collect();
-    assert!(bytes == (0..400_000u32).map(|i| ((i / 65_536) % 251) as u8).collect::<Vec<_>>());
-    let gone = |call: &Call| Obdo::parse(LITTLE, &call.buffers[0]).unwrap().id.oid & OLD != 0;
-    assert_eq!(wire.asked(Opcode::OST_READ).iter().filter(|call| gone(call)).count(), 1);
+    assert!(bytes == striped_bytes(400_000));
+    assert_eq!(wire.asked(Opcode::OST_READ).iter().filter(|call| is_old(call)).count(), 1);
 }
 
 #[test]
@@ -309,4 +340,60 @@ fn a_target_that_applies_the_mask_gets_permissions_as_they_are_although_it_was_n
     let asked = wire.asked(Opcode::MDS_REINT);
     let record = CreateRecord::parse(LITTLE, &asked[0].buffers[0]).unwrap();
     assert_eq!((record.mode & 0o7777, record.umask), (0o777, 0o22));
+}
+
+/// Two mirrors of a file; the objects of the first one have the mark.
+fn mirrored(stripes: Stripes) -> Striping {
+    let mut first = stripes.clone();
+    first.objects.iter_mut().for_each(|object| object.id.oid |= OLD);
+    let len = Striping::Plain(stripes.clone()).to_bytes().len() as u32;
+    let offset = (CompositeHead::LEN + 2 * ComponentEntry::LEN) as u32;
+    let entry = |id, offset| ComponentEntry {
+        id,
+        flags: ComponentFlags::INIT,
+        end: u64::MAX,
+        offset,
+        size: len,
+        ..ComponentEntry::default()
+    };
+    let head = CompositeHead {
+        magic: Magic::COMPOSITE,
+        size: offset + 2 * len,
+        flags: 1,
+        count: 2,
+        mirrors: 1,
+        ..CompositeHead::default()
+    };
+    let entries = vec![(entry(0x1_0001, offset), first), (entry(0x2_0002, offset + len), stripes)];
+    Striping::Composite(head, entries)
+}
+
+#[test]
+fn c190_another_mirror_is_read_where_the_targets_of_the_first_one_fail() {
+    let archive = recorded("striped-4-ost", u32::MAX, "f3", STRIPED_DIR);
+    // Sizes fail too, or data alone.
+    for data_alone in [false, true] {
+        let wire = Bent::new(&archive, |call| {
+            if opens(call) {
+                return opened_with(&archive, call, mirrored);
+            }
+            if !is_old(call) {
+                return None;
+            }
+            if call.opcode == Opcode::OST_READ || !data_alone {
+                return Some(refused(Errno::EIO));
+            }
+            moved(&archive, call)
+        });
+        let visitor = begin(&wire);
+        let (size, parts) = run(async {
+            let file = visitor.find(b"/f3/a", false).await?;
+            let file = visitor.open_file(&file).await?;
+            Ok::<_, VisitError>((file.size(), visitor.read(&file, 0, 400_000).await?))
+        })
+        .unwrap();
+        let bytes: Vec<u8> = parts.into_iter().flat_map(|part| part.bytes).collect();
+        assert_eq!(size, 1_048_592);
+        assert!(bytes == striped_bytes(400_000), "data alone: {data_alone}");
+    }
 }

@@ -121,11 +121,30 @@ impl<W: Wire> Visitor<W> {
         self.merged(node.fid, &node.body, &layout_of(&node.body, &node.layout)).await
     }
 
+    /// By another mirror, if a target of the first one does not answer.
     pub(super) async fn merged(
         &self,
         fid: Fid,
         body: &MdtBody,
         layout: &Result<FileLayout, LayoutError>,
+    ) -> Result<Attributes, VisitError> {
+        let first = self.merged_by(fid, body, layout.as_ref().map_err(|e| *e)).await;
+        let others = layout.as_ref().map(|layout| layout.others.as_slice()).unwrap_or_default();
+        if first.as_ref().is_err_and(VisitError::is_of_a_target) {
+            for other in others {
+                if let Ok(found) = self.merged_by(fid, body, Ok(other)).await {
+                    return Ok(found);
+                }
+            }
+        }
+        first
+    }
+
+    async fn merged_by(
+        &self,
+        fid: Fid,
+        body: &MdtBody,
+        layout: Result<&FileLayout, LayoutError>,
     ) -> Result<Attributes, VisitError> {
         let mut found = Attributes::of(fid, body);
         // The metadata target knows all of what has no objects (C-52).
@@ -135,7 +154,7 @@ impl<W: Wire> Visitor<W> {
         let layout = match layout {
             // A kernel node shows an empty file (C-176).
             Err(LayoutError::Foreign(_)) => return Ok(found),
-            layout => layout.as_ref().map_err(|e| VisitError::Layout(*e))?,
+            layout => layout.map_err(VisitError::Layout)?,
         };
         if let Some(component) = layout.on_mdt() {
             let lvb = self.glimpse(fid).await?;

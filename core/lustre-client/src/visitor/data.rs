@@ -85,7 +85,7 @@ impl<W: Wire> Visitor<W> {
         let mut moved: Option<FileLayout> = None;
         for _ in 0..RETRIES {
             let layout = moved.as_ref().unwrap_or(layout);
-            let failed = match self.read_by(file, layout, offset, len).await {
+            let failed = match self.read_any(file, layout, offset, len).await {
                 Err(e @ VisitError::Refused { errno: Errno::ENOENT, .. }) => e,
                 end => return end,
             };
@@ -98,6 +98,25 @@ impl<W: Wire> Visitor<W> {
             moved = Some(found);
         }
         Err(VisitError::Path { path: file.fid.to_string().into(), errno: Errno::ESTALE })
+    }
+
+    /// By another mirror, if a target of the first one does not give the data (C-190).
+    async fn read_any(
+        &self,
+        file: &OpenFile,
+        layout: &FileLayout,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<Part>, VisitError> {
+        let first = self.read_by(file, layout, offset, len).await;
+        if first.as_ref().is_err_and(VisitError::is_of_a_target) {
+            for other in &layout.others {
+                if let Ok(parts) = self.read_by(file, other, offset, len).await {
+                    return Ok(parts);
+                }
+            }
+        }
+        first
     }
 
     async fn read_by(

@@ -142,6 +142,22 @@ impl VisitError {
         }
     }
 
+    /// Whether it says something of a target, and nothing of the file: other targets may have the data.
+    pub(super) const fn is_of_a_target(&self) -> bool {
+        match self {
+            Self::Refused { .. }
+            | Self::Unreachable { .. }
+            | Self::Call { .. }
+            | Self::NoTarget { .. }
+            | Self::Inactive { .. }
+            | Self::Lost { .. }
+            | Self::Checksum { .. } => true,
+            // An object of which nothing is known.
+            Self::Layout(e) => matches!(e, LayoutError::Bad(_)),
+            _ => false,
+        }
+    }
+
     /// The same for a path: what a target says of a name is said of the path.
     pub(super) fn at(self, path: &[u8]) -> Self {
         match self {

@@ -5,6 +5,7 @@ use lnet_types::Errno;
 use lustre_wire::Fid;
 use lustre_wire::fid::ObjectId;
 use lustre_wire::mds::{MdtBody, SetattrRecord, SetattrValid};
+use lustre_wire::ost::StripeInfo;
 use lustre_wire::striping::Striping;
 
 use super::attributes::layout_of;
@@ -251,9 +252,8 @@ impl<W: Wire> Visitor<W> {
         let call = reint::setattr(&self.who, group, record);
         mdt.ask(&self.wire, call).await.map_err(|e| e.at(of.name))?;
         let Some(layout) = of.layout.filter(|_| is_file) else { return Ok(()) };
-        let one = |at: Spot| async move {
-            let Spot::Object { component, stripe, object, .. } = at else { return Ok(()) };
-            let info = layout.components.get(component).map(|c| c.info()).unwrap_or_default();
+        let one = |(info, at): (StripeInfo, Spot)| async move {
+            let Spot::Object { stripe, object, .. } = at else { return Ok(()) };
             let object_of = ost::Object {
                 id: object.id,
                 file: of.fid,
@@ -266,7 +266,10 @@ impl<W: Wire> Visitor<W> {
             let call = ost::set_times(&object_of, now, mtime, atime);
             self.ost(object.ost)?.ask(&self.wire, call).await.map(|_| ())
         };
-        let done = join(spots(layout).map(one), IN_FLIGHT).await;
+        // Those of all mirrors: each is looked at by some reader.
+        let all = core::iter::once(layout).chain(&layout.others);
+        let all = all.flat_map(|of| spots(of).map(|at| (of.info_at(at), at)));
+        let done = join(all.collect::<Vec<_>>().into_iter().map(one), IN_FLIGHT).await;
         done.into_iter().collect()
     }
 
