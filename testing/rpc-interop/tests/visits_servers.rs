@@ -12,8 +12,10 @@ use std::sync::Mutex;
 
 use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
-    Access, DirWish, End, Identity, Moved, OpenHow, VisitConfig, VisitError, Visitor, Wire,
+    Access, CacheWire, DirWish, End, Identity, Moved, ObjectAsk, ObjectEnd, OpenHow, VisitConfig,
+    VisitError, Visitor, Wire,
 };
+use lustre_wire::fid::ObjectId;
 use lustre_wire::ldlm::{Intent, LayoutIntent, LayoutOp, LockReply};
 use lustre_wire::mds::{CreateRecord, MdtBody};
 use lustre_wire::msg::MsgBuilder;
@@ -74,6 +76,21 @@ impl Wire for &Bent<'_> {
     }
 
     async fn close(&self, _: &Self::Link) {}
+}
+
+/// Caching clients whose target has none of the objects.
+impl CacheWire for &Bent<'_> {
+    type Cache = ();
+
+    fn cache(&self, _: ImportConfig) -> Result<(), CallError> {
+        Ok(())
+    }
+
+    async fn object(&self, _: &(), _: ObjectId, _: ObjectAsk) -> ObjectEnd {
+        CallError::Refused(Errno::ENOENT).into()
+    }
+
+    async fn end_cache(&self, _: &()) {}
 }
 
 impl<'a> Bent<'a> {
@@ -396,4 +413,24 @@ fn c190_another_mirror_is_read_where_the_targets_of_the_first_one_fail() {
         assert_eq!(size, 1_048_592);
         assert!(bytes == striped_bytes(400_000), "data alone: {data_alone}");
     }
+}
+
+#[test]
+fn c228_a_caching_client_finds_data_that_was_moved_too() {
+    let archive = recorded("striped-4-ost", u32::MAX, "f3", STRIPED_DIR);
+    let wire = Bent::new(&archive, |call| moved(&archive, call));
+    let visitor = begin(&wire);
+    let caches = visitor.cache().unwrap();
+    let (size, parts) = run(async {
+        let file = visitor.find(b"/f3/a", false).await?;
+        let file = visitor.open_file(&file).await?;
+        let size = caches.size(&visitor, &file).await?;
+        Ok::<_, VisitError>((size, caches.read(&visitor, &file, 1_000_000, 1 << 20).await?))
+    })
+    .unwrap();
+    let bytes: Vec<u8> = parts.into_iter().flat_map(|part| part.bytes).collect();
+    assert_eq!((size, bytes.len()), (1_048_592, 48_592), "up to the end of the file");
+    let mut expected = striped_bytes(1_048_576);
+    expected.extend(b"tail-of-the-file");
+    assert!(bytes == expected[1_000_000..]);
 }

@@ -80,8 +80,17 @@ impl<W: Wire> Visitor<W> {
         offset: u64,
         len: u64,
     ) -> Result<Vec<Part>, VisitError> {
+        self.read_whole(file, offset, len.min(file.size().saturating_sub(offset))).await
+    }
+
+    /// A range of a file, all of it: where the file has ended, zeros.
+    pub(super) async fn read_whole(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<Part>, VisitError> {
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
-        let len = len.min(file.size().saturating_sub(offset));
         let mut moved: Option<FileLayout> = None;
         for _ in 0..RETRIES {
             let layout = moved.as_ref().unwrap_or(layout);
