@@ -76,7 +76,8 @@ pub(super) fn data(data: &Data) -> Call {
     }
     if let Some(Account { dirty, wanted, held, used }) = data.account {
         (body.blocks, body.mode, body.grant, body.data_version) = (dirty, wanted, held, used);
-        body.valid |= Valid::GRANT;
+        // As recorded clients say it: both words are read, or none.
+        body.valid |= Valid::GRANT | Valid::BLOCKS;
     }
     if let Some(FilePart { file, stripe, layout, payer }) = data.part {
         (body.parent_seq, body.parent_oid, body.stripe_index) = (file.seq, file.oid, stripe);
@@ -185,5 +186,10 @@ mod tests {
         assert_eq!(said.projid, 7);
         whole.part = None;
         assert!(!body(&whole).valid.intersects(named));
+        assert!(!said.valid.intersects(Valid::GRANT | Valid::BLOCKS));
+        whole.account = Some(Account { dirty: 1, wanted: 2, held: 3, used: 4 });
+        let said = body(&whole);
+        assert!(said.valid.contains(Valid::GRANT | Valid::BLOCKS), "L-95");
+        assert_eq!((said.blocks, said.mode, said.grant, said.data_version), (1, 2, 3, 4));
     }
 }
