@@ -18,7 +18,7 @@ pub enum VisitError {
         /// Why.
         errno: Errno,
     },
-    /// A target has not answered in time. It is not asked again in this visit.
+    /// A target has not answered in time. It is not asked again before it is connected again.
     #[error("{target}: no answer in time from {}", joined(.nids))]
     Unreachable {
         /// Uuid of the target.
