@@ -79,8 +79,9 @@ pub(crate) struct Host {
     pub(crate) log: Option<Log>,
 }
 
-/// What a target has granted, for threads that must not wait for the node's.
-pub(crate) type Granted = Arc<Mutex<ConnectData>>;
+/// What a target has granted, and how often it was connected, for threads that must not wait for the
+/// node's.
+pub(crate) type Granted = Arc<Mutex<(ConnectData, u32)>>;
 
 /// What stands before lines that name their subject themselves.
 const LAYER: &str = "rpc";
@@ -126,7 +127,8 @@ impl Host {
     fn connected(&self, import: ImportId) {
         let Some(granted) = self.granted.get(&import) else { return };
         if let Some(view) = self.ptlrpc.import_view(import) {
-            *granted.lock().unwrap_or_else(PoisonError::into_inner) = view.granted;
+            let mut granted = granted.lock().unwrap_or_else(PoisonError::into_inner);
+            *granted = (view.granted, granted.1.saturating_add(1));
         }
     }
 

@@ -217,7 +217,11 @@ impl Wire for NodeWire {
     }
 
     async fn terms(&self, link: &NodeLink) -> ConnectData {
-        *link.granted.lock().unwrap_or_else(PoisonError::into_inner)
+        link.granted.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn connections(&self, link: &NodeLink) -> u32 {
+        link.granted.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
     async fn close(&self, link: &NodeLink) {

@@ -28,6 +28,7 @@ const SERVER: &str = "127.96.0.1";
 const OTHER: &str = "127.96.1.1";
 const THIRD: &str = "127.96.2.1";
 const FOURTH: &str = "127.96.3.1";
+const FIFTH: &str = "127.96.4.1";
 const MDT: &str = "lfs-MDT0000_UUID";
 const STRIPE: usize = 64 << 10;
 
@@ -133,10 +134,8 @@ fn make(bytes: &[u8]) {
     mdt.disconnect().unwrap();
 }
 
-/// A visit from a host of its own, and its node.
-fn begin(ip: &str, server: &str, access: Access) -> (NodeHandle, RpcNode, Mount) {
-    let (node, rpc) = node(ip);
-    let config = MountConfig {
+fn config(ip: &str, server: &str, access: Access) -> MountConfig {
+    MountConfig {
         mgs: vec![nid(server)],
         fsname: "lfs".to_owned(),
         client: format!("visitor-{ip}"),
@@ -144,8 +143,13 @@ fn begin(ip: &str, server: &str, access: Access) -> (NodeHandle, RpcNode, Mount)
         access,
         limit: Duration::from_secs(60),
         interrupt: Default::default(),
-    };
-    let mount = wait(Mount::begin(&rpc, config)).unwrap();
+    }
+}
+
+/// A visit from a host of its own, and its node.
+fn begin(ip: &str, server: &str, access: Access) -> (NodeHandle, RpcNode, Mount) {
+    let (node, rpc) = node(ip);
+    let mount = wait(Mount::begin(&rpc, config(ip, server, access))).unwrap();
     (node, rpc, mount)
 }
 
@@ -280,6 +284,43 @@ fn object_that_is_gone_is_no_file_that_is_gone() {
         assert_eq!(written.errno(), lnet_rt::Errno::EIO, "{written}");
         let read = mount.read(&file, 0, 9).await.unwrap_err();
         assert_eq!(read.errno(), lnet_rt::Errno::EIO, "{read}");
+        mount.close(file).await.unwrap();
+        mount.end().await;
+    });
+    let _ = fs::remove_dir_all(&dir);
+}
+
+/// A program that has mounted a file system outlives its servers.
+#[test]
+fn target_that_was_away_for_longer_than_the_limit_is_used_again_when_it_is_back() {
+    let dir = fresh::path("file-away");
+    let (server, server_rpc) = serve(FIFTH, &dir);
+    let (_node, rpc) = node("127.96.4.2");
+    let limit = Duration::from_secs(3);
+    let config = MountConfig { limit, ..config("127.96.4.2", FIFTH, Access::Change) };
+    wait(async {
+        let mount = Mount::begin(&rpc, config).await.unwrap();
+        let root = mount.root_node().await.unwrap();
+        let file = mount.create(&root, b"f", OpenHow::WRITE, &Create::default()).await.unwrap();
+        mount.write(&file, 0, vec![7; STRIPE]).await.unwrap();
+        mount.close(file).await.unwrap();
+        server_rpc.stop_targets().unwrap();
+        drop(server_rpc);
+        server.stop(Duration::from_secs(1)).blocking();
+        let e = mount.find(b"/f", true).await.unwrap_err();
+        assert_eq!(e.errno(), lnet_rt::Errno::ETIMEDOUT, "{e}");
+        let (_server, _rpc) = serve(FIFTH, &dir);
+        let mut found = mount.find(b"/f", true).await;
+        for _ in 0..120 {
+            if found.is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            found = mount.find(b"/f", true).await;
+        }
+        let file = mount.open_file(&found.unwrap()).await.unwrap();
+        let parts = mount.read(&file, 0, 1 << 20).await.unwrap();
+        assert!(parts.into_iter().flat_map(|part| part.bytes).eq(vec![7; STRIPE]));
         mount.close(file).await.unwrap();
         mount.end().await;
     });

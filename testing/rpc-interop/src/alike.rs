@@ -75,8 +75,7 @@ fn without_what_may_differ(opcode: Opcode, buffers: &[Vec<u8>]) -> Vec<Vec<u8>> 
                 // A visitor has neither lock nor promise, and another kind of checksum.
                 (r.handle, r.blocks, r.grant, r.mode) = Default::default();
                 (r.data_version, r.misc, r.nlink, r.mtime, r.ctime) = Default::default();
-                let kept =
-                    Valid::HANDLE | Valid::GRANT | Valid::BLOCKS | Valid::TYPE | Valid::PROJID;
+                let kept = Valid::HANDLE | Valid::GRANT | Valid::BLOCKS | Valid::TYPE;
                 r.valid.remove(kept | Valid::CKSUM);
                 r.flags = r.flags.without_checksum();
             });
@@ -87,7 +86,7 @@ fn without_what_may_differ(opcode: Opcode, buffers: &[Vec<u8>]) -> Vec<Vec<u8>> 
             (r.mtime, r.ctime) = Default::default();
             // Recorded clients had the lock.
             r.flags.remove(ObdoFlags::SRVLOCK);
-            r.valid.remove(Valid::FLAGS | Valid::HANDLE | Valid::PROJID);
+            r.valid.remove(Valid::FLAGS | Valid::HANDLE);
         }),
         Opcode::OST_SETATTR => patched::<Obdo>(&mut b[0], |r| r.ctime = 0),
         Opcode::OST_SYNC => patched::<Obdo>(&mut b[0], |r| r.blocks = 0),

@@ -5,11 +5,12 @@ use core::time::Duration;
 
 use lnet_types::{Errno, Instant, IoVec, iovec_slice};
 use lustre_wire::Checksum;
-use lustre_wire::connect::ConnectFlags;
+use lustre_wire::connect::{ConnectData, ConnectFlags};
 use lustre_wire::fid::ObjectId;
 use ptlrpc::{CallError, Direction, Reply};
 
 use super::dirty::Piece;
+use super::grant::Price;
 use super::locks::Key;
 use super::op::Stage;
 use super::wire::{self, Said};
@@ -85,6 +86,14 @@ const fn passes(errno: Errno, retries: u32) -> bool {
     }
 }
 
+/// How data is summed up: as it is wanted, or in another way if the target does not grant that one: it
+/// grants what its processor is fast at (C-233).
+fn summed_as(wanted: Checksum, granted: &ConnectData) -> Option<Checksum> {
+    let known = |kind: &Checksum| granted.cksum_types.bits() & u32::from(kind.number()) != 0;
+    let kinds = [wanted, Checksum::Crc32c, Checksum::Crc32, Checksum::Adler];
+    kinds.into_iter().find(known).filter(|_| granted.flags.contains(ConnectFlags::CKSUM))
+}
+
 /// What a program hears of an error.
 const fn shown(errno: Errno) -> Errno {
     match errno {
@@ -104,12 +113,14 @@ impl Osc {
         self.config.brw_size.min(granted).max(4096)
     }
 
-    /// How data is summed up, if the target knows the kind.
+    /// How the target counts space.
+    pub(super) fn price(&self, cx: &Cx<'_, '_, '_>) -> Price {
+        Price::of(&cx.rpc.terms(self.import).unwrap_or_default())
+    }
+
+    /// How data is summed up.
     fn checksum(&self, cx: &Cx<'_, '_, '_>) -> Option<Checksum> {
-        let terms = cx.rpc.terms(self.import).unwrap_or_default();
-        let kind = self.config.checksum?;
-        let known = terms.flags.contains(ConnectFlags::CKSUM);
-        (known && terms.cksum_types.bits() & u32::from(kind.number()) != 0).then_some(kind)
+        summed_as(self.config.checksum?, &cx.rpc.terms(self.import).unwrap_or_default())
     }
 
     fn add(&mut self, io: Io) -> DataId {
@@ -249,7 +260,8 @@ impl Osc {
         }
         io.wait = Wait::Reply;
         let granted = io.op.is_none() && io.pieces.iter().all(|(_, piece)| piece.granted);
-        let used = if granted { io.len } else { 0 };
+        let used = io.pieces.iter().map(|(_, piece)| piece.space).sum();
+        let used = if granted { used } else { 0 };
         let most = u64::from(brw).saturating_mul(self.config.in_flight as u64 + 1);
         let account = self.grant.account(self.config.dirty_max.max(most), used);
         let call = wire::data(&wire::Data {
@@ -294,6 +306,9 @@ impl Osc {
         self.grant.add(said.grant());
         let expected = io.checksum.and_then(|(kind, sum)| Some((kind, sum, said.sum(kind)?)));
         if io.op.is_none() {
+            if let Some(part) = io.part {
+                self.quota.hear(part.payer, &said.body);
+            }
             match (said.result, expected) {
                 (Some(0), Some((_, ours, theirs))) if ours != theirs => {
                     self.failed(id, Errno::EAGAIN, cx);
@@ -353,7 +368,7 @@ impl Osc {
             self.stats.written += bytes;
             for (_, piece) in &io.pieces {
                 if piece.granted {
-                    self.grant.spend(piece.len);
+                    self.grant.spend(piece.space);
                 }
                 self.settled(io.key, piece, result, cx);
             }
@@ -376,7 +391,30 @@ impl Osc {
 
 #[cfg(test)]
 mod tests {
+    use lustre_wire::connect::ChecksumKinds;
+
     use super::*;
+
+    #[test]
+    fn c233_data_is_summed_up_in_another_way_where_the_wanted_one_is_not_granted() {
+        let granted = |flags, kinds| {
+            let cksum_types = ChecksumKinds::from_bits_retain(kinds);
+            ConnectData { flags, cksum_types, ..ConnectData::default() }
+        };
+        let has = ConnectFlags::CKSUM;
+        for (flags, kinds, expected) in [
+            // As recorded servers have granted: Adler-32, and two kinds of T10.
+            (has, 0x32, Some(Checksum::Adler)),
+            (has, 0x7, Some(Checksum::Crc32c)),
+            (has, 0x3, Some(Checksum::Crc32)),
+            (has, 0x30, None),
+            (ConnectFlags::empty(), 0x7, None),
+        ] {
+            let kind = summed_as(Checksum::Crc32c, &granted(flags, kinds));
+            assert_eq!(kind, expected, "{kinds:#x}");
+        }
+        assert_eq!(summed_as(Checksum::Adler, &granted(has, 0x7)), Some(Checksum::Adler));
+    }
 
     #[test]
     fn l93_errors_that_may_pass_are_tried_ten_times_and_one_for_ever() {

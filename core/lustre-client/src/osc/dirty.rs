@@ -18,6 +18,8 @@ pub(super) struct Piece {
     pub(super) since: Instant,
     /// Space is promised for them.
     pub(super) granted: bool,
+    /// How much (L-95): more than the bytes, as targets count whole blocks.
+    pub(super) space: u64,
     /// The write that waits until they are at the target.
     pub(super) op: Option<OpId>,
     /// Something waits for them to be written back.
@@ -39,8 +41,13 @@ impl Dirty {
         if head >= piece.len {
             return;
         }
-        let tail = Piece { len: piece.len - head, at: piece.at + head, ..*piece };
+        let len = piece.len - head;
+        // Each part has its share of the promise.
+        let share = u128::from(piece.space) * u128::from(len) / u128::from(piece.len.max(1));
+        let space = u64::try_from(share).unwrap_or(piece.space).min(piece.space);
+        let tail = Piece { len, at: piece.at + head, space, ..*piece };
         piece.len = head;
+        piece.space -= space;
         self.0.insert(at, tail);
     }
 
@@ -135,7 +142,7 @@ mod tests {
 
     fn piece(buffer: BufferId, len: u64) -> Piece {
         let since = Instant::ZERO;
-        Piece { len, buffer, at: 0, since, granted: true, op: None, urgent: false }
+        Piece { len, buffer, at: 0, since, granted: true, space: len, op: None, urgent: false }
     }
 
     fn shape(run: &[(u64, Piece)]) -> Vec<(u64, u64, u64)> {
@@ -154,6 +161,18 @@ mod tests {
         let run = dirty.take_run(1000, &[]);
         assert_eq!(shape(&run), [(0, 40, 0), (40, 20, 0), (60, 40, 60)]);
         assert!(dirty.is_empty());
+    }
+
+    #[test]
+    fn parts_of_a_piece_hold_together_the_space_that_it_held() {
+        let id = buffer(&mut Buffers::default(), 100);
+        let mut dirty = Dirty::default();
+        dirty.insert(0, Piece { space: 4096, ..piece(id, 100) });
+        let old = dirty.insert(40, Piece { space: 4096, ..piece(id, 20) });
+        let taken: u64 = old.iter().map(|(_, piece)| piece.space).sum();
+        let left: u64 = dirty.cut(0..100).iter().map(|(_, piece)| piece.space).sum();
+        assert_eq!(taken + left, 8192);
+        assert!(taken > 0 && taken < 4096);
     }
 
     #[test]

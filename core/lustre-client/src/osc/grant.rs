@@ -1,6 +1,46 @@
 //! Promises of space (L-95, L-96): bytes that the target has promised to take. Data is cached only
 //! as far as there are promises for it; without them it is written through.
 
+use lustre_wire::connect::{ConnectData, ConnectFlags};
+
+/// Bytes in which space is counted by servers that do not say how (L-95).
+const BLOCK: u64 = 4096;
+
+/// How a target counts space: in whole blocks, and for each extent something more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Price {
+    block: u64,
+    /// For each extent.
+    tax: u64,
+    /// Most bytes of an extent.
+    extent: u64,
+}
+
+impl Price {
+    /// As a target has said when it was connected.
+    pub(super) fn of(granted: &ConnectData) -> Self {
+        if !granted.flags.contains(ConnectFlags::GRANT_PARAM) {
+            return Self { block: BLOCK, tax: 0, extent: u64::MAX };
+        }
+        // No block is longer than an object.
+        let block = 1u64 << granted.grant_blkbits.min(40);
+        let extent = u64::from(granted.grant_max_blks).saturating_mul(block);
+        Self {
+            block: block.max(BLOCK),
+            tax: u64::from(granted.grant_tax_kb) << 10,
+            extent: if extent == 0 { u64::MAX } else { extent },
+        }
+    }
+
+    /// The space that a range may take.
+    pub(super) fn of_range(&self, start: u64, len: u64) -> u64 {
+        let first = start / self.block;
+        let last = start.saturating_add(len).div_ceil(self.block);
+        let space = (last - first).saturating_mul(self.block);
+        space.saturating_add(space.div_ceil(self.extent).saturating_mul(self.tax))
+    }
+}
+
 /// What a client says of its promises in a data request (L-95).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Account {
@@ -71,6 +111,31 @@ impl Grant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn l95_space_is_counted_in_blocks_of_the_target_and_by_extents() {
+        let plain = Price::of(&ConnectData::default());
+        assert_eq!(
+            [(0, 1), (4095, 2), (4096, 4096)].map(|(at, len)| plain.of_range(at, len)),
+            [4096, 8192, 4096]
+        );
+        // As a recorded target has said: pages, 24 KiB for each extent of 64 MiB.
+        let mut granted = ConnectData {
+            flags: ConnectFlags::GRANT_PARAM,
+            grant_blkbits: 12,
+            grant_tax_kb: 24,
+            grant_max_blks: 0x4000,
+            ..ConnectData::default()
+        };
+        let price = Price::of(&granted);
+        assert_eq!(price.of_range(10, 100), 4096 + (24 << 10));
+        assert_eq!(price.of_range(0, 65 << 20), (65 << 20) + (48 << 10));
+        // Blocks of a megabyte, and a target that says nothing of extents.
+        (granted.grant_blkbits, granted.grant_tax_kb, granted.grant_max_blks) = (20, 0, 0);
+        assert_eq!(Price::of(&granted).of_range((1 << 20) - 1, 2), 2 << 20);
+        granted.grant_blkbits = 255;
+        assert_eq!(Price::of(&granted).of_range(0, 1), 1 << 40);
+    }
 
     #[test]
     fn promises_are_reserved_spent_and_given_up() {

@@ -214,7 +214,7 @@ impl Osc {
         let pieces = object.dirty.cut(range.clone());
         for (_, piece) in pieces {
             if piece.granted {
-                self.grant.give_up(piece.len);
+                self.grant.give_up(piece.space);
             }
             self.settled(key, &piece, error.map_or(Ok(()), Err), cx);
         }

@@ -15,7 +15,7 @@
 //!
 //! `op.rs` has the operations, `locks.rs` what locks mean for data, `data.rs` the data requests with
 //! their repetitions (L-93), `dirty.rs` and `buffers.rs` what is dirty, `grant.rs` promises of space (L-95),
-//! `waits.rs` how long locks were waited for, `wire.rs` the requests.
+//! `quota.rs` who has no space left, `waits.rs` how long locks were waited for, `wire.rs` the requests.
 
 mod buffers;
 mod data;
@@ -23,6 +23,7 @@ mod dirty;
 mod grant;
 mod locks;
 mod op;
+mod quota;
 mod waits;
 mod wire;
 
@@ -32,9 +33,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use ldlm::client::{HoldId, LockClient, LockId};
 use lnet_types::{Errno, Instant, IoVec};
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
-use lustre_wire::fid::ObjectId;
+use lustre_wire::fid::{ObjectId, Valid};
 use lustre_wire::ldlm::ResourceName;
-use lustre_wire::ost::StripeInfo;
+use lustre_wire::ost::{Obdo, StripeInfo};
 use lustre_wire::{Checksum, Fid};
 use ptlrpc::{CallId, Event, ImportId, ImportState, Rpc};
 
@@ -43,6 +44,7 @@ use data::{DataId, Io};
 use grant::Grant;
 use locks::{HeldLock, Key, Object};
 use op::Op;
+use quota::Quota;
 
 pub use waits::LockWaits;
 
@@ -62,7 +64,7 @@ pub struct OscConfig {
     pub brw_size: u32,
     /// Data requests under way at a time.
     pub in_flight: usize,
-    /// How data is summed up, if the target knows the kind.
+    /// How data is summed up; in another way, if the target does not know this one.
     pub checksum: Option<Checksum>,
 }
 
@@ -78,7 +80,7 @@ impl Default for OscConfig {
     }
 }
 
-/// What an object is part of: each write says so, and who pays for its space (C-202).
+/// What an object is part of: each write says so (C-202).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePart {
     /// The file.
@@ -87,8 +89,29 @@ pub struct FilePart {
     pub stripe: u32,
     /// The component.
     pub layout: StripeInfo,
-    /// User and group of the file.
-    pub owner: (u32, u32),
+    /// Who pays for its space.
+    pub payer: Payer,
+}
+
+/// Who pays for the space of a file: its objects are theirs from the first write on (C-203).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Payer {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Project, if the metadata target names it.
+    pub project: Option<u32>,
+}
+
+impl Payer {
+    /// A request to an object names them.
+    pub(crate) fn named_in(self, body: &mut Obdo) {
+        let Self { uid, gid, project } = self;
+        (body.uid, body.gid, body.projid) = (uid, gid, project.unwrap_or_default());
+        body.valid |= Valid::UID | Valid::GID;
+        body.valid.set(Valid::PROJID, project.is_some());
+    }
 }
 
 /// An operation under way.
@@ -210,6 +233,7 @@ pub struct Osc {
     /// When the oldest dirty data is too old.
     age_due: Option<Instant>,
     grant: Grant,
+    quota: Quota,
     announced: u64,
     buffers: Buffers,
     dirty_bytes: u64,
@@ -242,6 +266,8 @@ pub fn wanted() -> ConnectData {
             | ConnectFlags::FLAGS2,
         flags2: ConnectFlags2::REP_MBITS,
         brw_size: OscConfig::default().brw_size,
+        // Its own blocks, that is pages; the target answers with those of its storage (P-21).
+        grant_blkbits: 12,
         cksum_types: ChecksumKinds::CRC32 | ChecksumKinds::ADLER | ChecksumKinds::CRC32C,
         ..ConnectData::default()
     }
@@ -264,6 +290,7 @@ impl Osc {
             urgent: BTreeSet::new(),
             age_due: None,
             grant: Grant::default(),
+            quota: Quota::default(),
             announced: 0,
             buffers: Buffers::default(),
             dirty_bytes: 0,

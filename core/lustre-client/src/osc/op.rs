@@ -2,10 +2,9 @@
 
 use ldlm::Mode;
 use ldlm::client::{Ask, HoldId, LockId, Share};
-use lnet_types::{ByteOrder, Errno, Instant, IoVec, iovec_len};
-use lustre_wire::Layout;
+use lnet_types::{Errno, Instant, IoVec, iovec_len};
 use lustre_wire::fid::ObjectId;
-use lustre_wire::ldlm::{Intent, LockFlags, Policy, ResourceName};
+use lustre_wire::ldlm::{LockFlags, Policy, ResourceName};
 use ptlrpc::{Call, CallError, Reply};
 
 use super::dirty::Piece;
@@ -92,7 +91,6 @@ fn query(id: ObjectId) -> Ask {
     Ask {
         flags: LockFlags::HAS_INTENT,
         share: Share::Client,
-        beside: vec![Intent::GLIMPSE.bits().to_bytes(ByteOrder::Little)],
         ..Ask::new(ResourceName::of_object(id), Mode::Pr, policy)
     }
 }
@@ -349,6 +347,7 @@ impl Osc {
 
     /// Lets writes that have their lock become dirty data, as far as there is room.
     pub(super) fn admit(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        let price = self.price(cx);
         while let Some(id) = self.crowd.front().copied() {
             let Some(op) = self.ops.get_mut(&id) else {
                 self.crowd.pop_front();
@@ -363,12 +362,22 @@ impl Osc {
             self.crowd.pop_front();
             let Some(object) = self.objects.get_mut(&key) else { continue };
             let (start, end, now) = (op.offset, op.end(), cx.rpc.now());
-            let granted = self.grant.reserve(len);
+            let space = price.of_range(start, len);
+            let over = object.part.is_some_and(|part| self.quota.is_over(part.payer));
+            let granted = !over && self.grant.reserve(space);
             let buffer = self.buffers.insert(core::mem::take(&mut op.memory));
             op.stage = Stage::Through(if granted { 0 } else { len });
             let waits = (!granted).then_some(id);
-            let piece =
-                Piece { len, buffer, at: 0, since: now, granted, op: waits, urgent: !granted };
+            let piece = Piece {
+                len,
+                buffer,
+                at: 0,
+                since: now,
+                granted,
+                space,
+                op: waits,
+                urgent: !granted,
+            };
             object.mtime = object.mtime.max(op.mtime);
             object.size = object.size.max(end);
             let old = object.dirty.insert(start, piece);
@@ -379,7 +388,7 @@ impl Osc {
             self.age_due.get_or_insert(now + self.config.max_age);
             for (_, piece) in old {
                 if piece.granted {
-                    self.grant.give_up(piece.len);
+                    self.grant.give_up(piece.space);
                 }
                 self.settled(key, &piece, Ok(()), cx);
             }
@@ -508,5 +517,17 @@ impl Osc {
             _ => size,
         };
         self.done(id, result, cx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l35_the_size_of_an_object_is_asked_for_by_a_lock_request_alone() {
+        let ask = query(ObjectId::old(7));
+        assert_eq!((ask.flags, ask.mode), (LockFlags::HAS_INTENT, Mode::Pr));
+        assert!(ask.beside.is_empty(), "recorded clients send no intent");
     }
 }

@@ -76,12 +76,14 @@ pub(super) fn data(data: &Data) -> Call {
     }
     if let Some(Account { dirty, wanted, held, used }) = data.account {
         (body.blocks, body.mode, body.grant, body.data_version) = (dirty, wanted, held, used);
-        body.valid |= Valid::GRANT;
+        // As recorded clients say it: both words are read, or none.
+        body.valid |= Valid::GRANT | Valid::BLOCKS;
     }
-    if let Some(FilePart { file, stripe, layout, owner }) = data.part {
+    if let Some(FilePart { file, stripe, layout, payer }) = data.part {
         (body.parent_seq, body.parent_oid, body.stripe_index) = (file.seq, file.oid, stripe);
-        (body.layout, (body.uid, body.gid)) = (layout, owner);
-        body.valid |= Valid::FID | Valid::PARENT | Valid::OSTLAYOUT | Valid::UID | Valid::GID;
+        body.layout = layout;
+        body.valid |= Valid::FID | Valid::PARENT | Valid::OSTLAYOUT;
+        payer.named_in(&mut body);
     }
     if let Some(mtime) = data.mtime {
         body.mtime = mtime;
@@ -146,6 +148,7 @@ mod tests {
     use lustre_wire::Fid;
     use lustre_wire::ost::StripeInfo;
 
+    use super::super::Payer;
     use super::*;
 
     #[test]
@@ -154,7 +157,7 @@ mod tests {
             file: Fid { seq: 0x2_0000_0400, oid: 7, ver: 0 },
             stripe: 3,
             layout: StripeInfo { stripe_size: 1 << 20, stripe_count: 4, ..StripeInfo::default() },
-            owner: (1000, 100),
+            payer: Payer { uid: 1000, gid: 100, project: Some(7) },
         };
         let mut whole = Data {
             id: ObjectId::default(),
@@ -174,12 +177,19 @@ mod tests {
             let call = data(data_);
             Obdo::parse(LITTLE, &call.buffers[0]).unwrap()
         };
-        let named = Valid::FID | Valid::PARENT | Valid::OSTLAYOUT | Valid::UID | Valid::GID;
+        let pays = Valid::UID | Valid::GID | Valid::PROJID;
+        let named = Valid::FID | Valid::PARENT | Valid::OSTLAYOUT | pays;
         let said = body(&whole);
         assert!(said.valid.contains(named));
         assert_eq!((said.parent_seq, said.parent_oid, said.stripe_index), (part.file.seq, 7, 3));
         assert_eq!((said.layout, said.uid, said.gid), (part.layout, 1000, 100));
+        assert_eq!(said.projid, 7);
         whole.part = None;
         assert!(!body(&whole).valid.intersects(named));
+        assert!(!said.valid.intersects(Valid::GRANT | Valid::BLOCKS));
+        whole.account = Some(Account { dirty: 1, wanted: 2, held: 3, used: 4 });
+        let said = body(&whole);
+        assert!(said.valid.contains(Valid::GRANT | Valid::BLOCKS), "L-95");
+        assert_eq!((said.blocks, said.mode, said.grant, said.data_version), (1, 2, 3, 4));
     }
 }

@@ -1,13 +1,13 @@
 //! What a file has: from its metadata target, merged with what the holders of its data know (C-51,
 //! C-208 … C-217), or from the stripes of a directory (C-160).
 
-use lnet_types::Errno;
-use lustre_wire::Fid;
+use lnet_types::{ByteOrder, Errno};
 use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{LockReply, Lvb};
 use lustre_wire::mds::MdtBody;
 use lustre_wire::ost::Obdo;
 use lustre_wire::striping::Striping;
+use lustre_wire::{Fid, Layout as _};
 
 use super::join::join;
 use super::remote::Remote;
@@ -111,6 +111,18 @@ pub(super) fn layout_of(body: &MdtBody, bytes: &[u8]) -> Result<FileLayout, Layo
     FileLayout::of(&striping)
 }
 
+/// Size and times of data on a metadata target, as it says them: as an object target does, or, without
+/// DOM_LVB (C-276), as attributes.
+fn on_mdt(order: ByteOrder, bytes: &[u8]) -> Option<Lvb> {
+    if bytes.len() != MdtBody::LEN {
+        return Lvb::parse_either(order, bytes).ok();
+    }
+    let body = MdtBody::parse(order, bytes).ok()?;
+    let MdtBody { dom_size: size, dom_blocks: blocks, mtime, atime, ctime, .. } = body;
+    let said = body.valid.contains(Valid::DOM_SIZE);
+    said.then_some(Lvb { size, blocks, mtime, atime, ctime, ..Lvb::default() })
+}
+
 impl<W: Wire> Visitor<W> {
     /// What a file has, size and times merged from its objects, or from the stripes of a directory.
     ///
@@ -140,11 +152,30 @@ impl<W: Wire> Visitor<W> {
         Ok(found)
     }
 
+    /// By another mirror, if a target of the first one does not answer.
     pub(super) async fn merged(
         &self,
         fid: Fid,
         body: &MdtBody,
         layout: &Result<FileLayout, LayoutError>,
+    ) -> Result<Attributes, VisitError> {
+        let first = self.merged_by(fid, body, layout.as_ref().map_err(|e| *e)).await;
+        let others = layout.as_ref().map(|layout| layout.others.as_slice()).unwrap_or_default();
+        if first.as_ref().is_err_and(VisitError::is_of_a_target) {
+            for other in others {
+                if let Ok(found) = self.merged_by(fid, body, Ok(other)).await {
+                    return Ok(found);
+                }
+            }
+        }
+        first
+    }
+
+    async fn merged_by(
+        &self,
+        fid: Fid,
+        body: &MdtBody,
+        layout: Result<&FileLayout, LayoutError>,
     ) -> Result<Attributes, VisitError> {
         let mut found = Attributes::of(fid, body);
         // The metadata target knows all of what has no objects (C-52).
@@ -154,7 +185,7 @@ impl<W: Wire> Visitor<W> {
         let layout = match layout {
             // A kernel node shows an empty file (C-176).
             Err(LayoutError::Foreign(_)) => return Ok(found),
-            layout => layout.as_ref().map_err(|e| VisitError::Layout(*e))?,
+            layout => layout.map_err(VisitError::Layout)?,
         };
         if let Some(component) = layout.on_mdt() {
             let lvb = self.glimpse(fid).await?;
@@ -191,10 +222,10 @@ impl<W: Wire> Visitor<W> {
         let answer = mdt.ask(&self.wire, intent::glimpse(fid, self.cookie())).await?;
         let msg = answer.reply.msg().map_err(|_| mdt.bad("expected a message"))?;
         let lock: LockReply = msg.get(1).map_err(|_| mdt.bad("expected a lock"))?;
-        let lvb = Lvb::parse_either(msg.order, msg.buffer(2).unwrap_or_default());
+        let lvb = on_mdt(msg.order, msg.buffer(2).unwrap_or_default());
         // Granted, as no other client had one.
         self.give_back(mdt, lock.handle).await?;
-        let lvb = lvb.map_err(|_| mdt.bad("expected the size of data on the target"))?;
+        let lvb = lvb.ok_or_else(|| mdt.bad("expected the size of data on the target"))?;
         match lvb.error() {
             Some(errno) => {
                 let errno = Errno(errno.saturating_neg());
@@ -270,5 +301,29 @@ mod tests {
         assert_eq!(all(&[stripe(1, 3), stripe(3, 4)]).0, 1);
         assert_eq!(all(&[stripe(3, 3), stripe(1, 4), stripe(3, 4)]).0, 1);
         assert_eq!(all(&[stripe(0, 3), stripe(u32::MAX, 4), stripe(9, 4)]).0, u32::MAX);
+    }
+
+    #[test]
+    fn size_of_data_on_a_metadata_target_is_understood_in_both_forms() {
+        let order = ByteOrder::Little;
+        let expected =
+            Lvb { size: 3800, blocks: 8, mtime: 3, atime: 2, ctime: 4, ..Lvb::default() };
+        assert_eq!(on_mdt(order, &expected.to_bytes(order)), Some(expected));
+        let mut body = MdtBody {
+            valid: Valid::DOM_SIZE,
+            dom_size: 3800,
+            dom_blocks: 8,
+            // Of the file, which has more.
+            size: 100_000,
+            blocks: 200,
+            mtime: 3,
+            atime: 2,
+            ctime: 4,
+            ..MdtBody::default()
+        };
+        assert_eq!(on_mdt(order, &body.to_bytes(order)), Some(expected));
+        body.valid = Valid::SIZE;
+        assert_eq!(on_mdt(order, &body.to_bytes(order)), None);
+        assert_eq!(on_mdt(order, &[]), None);
     }
 }

@@ -6,6 +6,7 @@
 use core::future::Future;
 use std::collections::BTreeMap;
 
+use lnet_types::Errno;
 use lustre_wire::ImportKind;
 use lustre_wire::fid::ObjectId;
 use ptlrpc::{CallError, ImportConfig};
@@ -155,6 +156,21 @@ impl<C: Send + Sync> FileCache<C> {
         visitor: &Visitor<W>,
         file: &OpenFile,
     ) -> Result<u64, VisitError> {
+        match self.size_cached(visitor, file).await {
+            // Its objects, or one of its mirrors, are not there any more.
+            Err(e) if e.is_of_a_target() => {
+                let node = visitor.node_of(file.fid).await?;
+                visitor.why_gone(file, visitor.attributes(&node).await).await.map(|all| all.size)
+            }
+            end => end,
+        }
+    }
+
+    async fn size_cached<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &OpenFile,
+    ) -> Result<u64, VisitError> {
         let layout = layout(file)?;
         if layout.on_mdt().is_some() {
             let node = visitor.node_of(file.fid).await?;
@@ -168,11 +184,13 @@ impl<C: Send + Sync> FileCache<C> {
             Ok::<_, VisitError>(component.map_or(0, |component| component.size_of(stripe, size)))
         };
         let sizes = join(layout.objects().map(one), IN_FLIGHT).await;
-        let sizes = sizes.into_iter().collect::<Result<Vec<u64>, _>>();
-        Ok(visitor.why_gone(file, sizes).await?.into_iter().max().unwrap_or(0))
+        let sizes = sizes.into_iter().collect::<Result<Vec<u64>, _>>()?;
+        Ok(sizes.into_iter().max().unwrap_or(0))
     }
 
-    /// Reads bytes, up to the end of the file: parts in order, without gap.
+    /// Reads bytes, up to the end of the file: parts in order, without gap. Where the objects are gone, or
+    /// another mirror may have the data, as a visitor does: its requests are those of another client, and
+    /// what is cached here is written back before.
     ///
     /// # Errors
     /// As [`Visitor::read`].
@@ -183,14 +201,33 @@ impl<C: Send + Sync> FileCache<C> {
         offset: u64,
         len: u64,
     ) -> Result<Vec<Part>, VisitError> {
-        let len = len.min(self.size(visitor, file).await?.saturating_sub(offset));
+        let failed = match self.read_cached(visitor, file, offset, len).await {
+            Err(e) if e.is_of_a_target() => e,
+            end => return end,
+        };
+        let gone = matches!(failed, VisitError::Refused { errno: Errno::ENOENT, .. });
+        if !gone && layout(file)?.others.is_empty() {
+            return Err(failed);
+        }
+        let node = visitor.node_of(file.fid).await?;
+        let size = visitor.attributes(&node).await?.size;
+        visitor.read_whole(file, offset, len.min(size.saturating_sub(offset))).await
+    }
+
+    async fn read_cached<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &OpenFile,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<Part>, VisitError> {
+        let len = len.min(self.size_cached(visitor, file).await?.saturating_sub(offset));
         let all = runs(layout(file)?, offset, len, ost::DATA_MAX.into());
         let one = |run| self.read_run(visitor, file, run);
-        let mut parts = Vec::new();
-        for run in join(all.into_iter().map(one), IN_FLIGHT).await {
-            parts.extend(visitor.why_gone(file, run).await?);
-        }
-        parts.sort_by_key(|part: &Part| part.offset);
+        let read = join(all.into_iter().map(one), IN_FLIGHT).await;
+        let read = read.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut parts: Vec<Part> = read.into_iter().flatten().collect();
+        parts.sort_by_key(|part| part.offset);
         Ok(parts)
     }
 
@@ -249,7 +286,7 @@ impl<C: Send + Sync> FileCache<C> {
         let mdt = visitor.mdt_of(file.fid).await?;
         let (of, offset) = visitor.holder(file, mdt, run.at)?;
         let part =
-            FilePart { file: of.file, stripe: of.stripe, layout: of.layout, owner: of.owner };
+            FilePart { file: of.file, stripe: of.stripe, layout: of.layout, payer: of.payer };
         self.ask(visitor, object, ObjectAsk::Write { part, offset, bytes }).await.map(|_| ())
     }
 

@@ -4,16 +4,16 @@
 use lnet_types::Errno;
 use lustre_wire::ConnectData;
 use lustre_wire::fid::{ObjectId, Valid};
-use lustre_wire::ldlm::LayoutOp;
 use lustre_wire::mds::{SetattrRecord, SetattrValid};
 use lustre_wire::ost::Obdo;
 use ptlrpc::{Call, CallError};
 
+use super::attributes::layout_of;
 use super::file::{DATA_MODIFIED, OpenFile};
 use super::join::join;
 use super::remote::{Answer, Remote};
 use super::runs::{Run, runs};
-use super::stripes::{END, FileLayout, Spot};
+use super::stripes::{FileLayout, Spot};
 use super::{IN_FLIGHT, LayoutError, Moved, VisitError, Visitor, Wire, mdc, ost, reint};
 use crate::sabotage::Sabotage;
 
@@ -50,7 +50,7 @@ impl<W: Wire> Visitor<W> {
         mdt: &'_ Remote<W::Link>,
         at: Spot,
     ) -> Result<(ost::Object, u64), VisitError> {
-        let owner = (file.attributes.uid, file.attributes.gid);
+        let payer = file.payer;
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         let component = |place: usize| layout.components.get(place);
         let info =
@@ -58,7 +58,7 @@ impl<W: Wire> Visitor<W> {
         let fid = file.fid;
         let of = |id, stripe, layout| {
             let on_mdt = at == Spot::Mdt;
-            ost::Object { id, file: fid, stripe, on_mdt, layout, owner }
+            ost::Object { id, file: fid, stripe, on_mdt, layout, payer }
         };
         match at {
             Spot::Mdt => Ok((of(ObjectId::of(fid), 0, info(0)), 0)),
@@ -80,15 +80,66 @@ impl<W: Wire> Visitor<W> {
         offset: u64,
         len: u64,
     ) -> Result<Vec<Part>, VisitError> {
+        self.read_whole(file, offset, len.min(file.size().saturating_sub(offset))).await
+    }
+
+    /// A range of a file, all of it: where the file has ended, zeros.
+    pub(super) async fn read_whole(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<Part>, VisitError> {
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
-        let len = len.min(file.size().saturating_sub(offset));
+        let mut moved: Option<FileLayout> = None;
+        for _ in 0..RETRIES {
+            let layout = moved.as_ref().unwrap_or(layout);
+            let failed = match self.read_any(file, layout, offset, len).await {
+                Err(e @ VisitError::Refused { errno: Errno::ENOENT, .. }) => e,
+                end => return end,
+            };
+            // The data was moved to other objects, or the file is gone (C-228).
+            let node = self.node_of(file.fid).await?;
+            let found = self.taken(layout_of(&node.body, &node.layout)?);
+            if found == *layout {
+                return self.why_gone(file, Err(failed)).await;
+            }
+            moved = Some(found);
+        }
+        Err(VisitError::Path { path: file.fid.to_string().into(), errno: Errno::ESTALE })
+    }
+
+    /// By another mirror, if a target of the first one does not give the data (C-190).
+    async fn read_any(
+        &self,
+        file: &OpenFile,
+        layout: &FileLayout,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<Part>, VisitError> {
+        let first = self.read_by(file, layout, offset, len).await;
+        if first.as_ref().is_err_and(VisitError::is_of_a_target) {
+            for other in &layout.others {
+                if let Ok(parts) = self.read_by(file, other, offset, len).await {
+                    return Ok(parts);
+                }
+            }
+        }
+        first
+    }
+
+    async fn read_by(
+        &self,
+        file: &OpenFile,
+        layout: &FileLayout,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<Part>, VisitError> {
         let all = runs(layout, offset, len, ost::DATA_MAX.into());
         let read = join(all.into_iter().map(|run| self.read_run(file, run)), IN_FLIGHT).await;
-        let mut parts = Vec::new();
-        for run in read {
-            parts.extend(self.why_gone(file, run).await?);
-        }
-        parts.sort_by_key(|part: &Part| part.offset);
+        let parts = read.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+        parts.sort_by_key(|part| part.offset);
         Ok(parts)
     }
 
@@ -138,15 +189,23 @@ impl<W: Wire> Visitor<W> {
         Ok(bytes)
     }
 
-    /// What a target has agreed to of data; one that was not connected is asked something before, so that
-    /// no data go without a checksum, or in pieces.
-    async fn data_terms(&self, remote: &Remote<W::Link>) -> Result<ost::Terms, VisitError> {
-        let mut granted = remote.terms(&self.wire).await;
-        if granted == ConnectData::default() {
-            remote.ask(&self.wire, ost::ping()).await?;
-            granted = remote.terms(&self.wire).await;
+    /// What a target has granted; one that was not connected is asked something before.
+    pub(super) async fn terms_of(
+        &self,
+        remote: &Remote<W::Link>,
+    ) -> Result<ConnectData, VisitError> {
+        let granted = remote.terms(&self.wire).await;
+        if granted != ConnectData::default() {
+            return Ok(granted);
         }
-        Ok(ost::Terms::of(&granted))
+        remote.ask(&self.wire, ost::ping()).await?;
+        Ok(remote.terms(&self.wire).await)
+    }
+
+    /// What a target has agreed to of data. No data go without a checksum, or in pieces, because it was
+    /// not known.
+    async fn data_terms(&self, remote: &Remote<W::Link>) -> Result<ost::Terms, VisitError> {
+        Ok(ost::Terms::of(&self.terms_of(remote).await?))
     }
 
     /// One request's bytes of an object, and how many were asked for.
@@ -436,7 +495,8 @@ impl<W: Wire> Visitor<W> {
         // Its objects learn another time.
         file.mtime = None;
         if let Some(last) = size.checked_sub(1) {
-            self.make(file, LayoutOp::TRUNC, (size, END), (last, size)).await?;
+            // Where it will end there is something that has the end (C-188).
+            self.prepare(file, last, size).await?;
         }
         let now = self.wire.now();
         let from_open = if by_open { SetattrValid::FROM_OPEN } else { SetattrValid::empty() };

@@ -18,7 +18,7 @@ pub enum VisitError {
         /// Why.
         errno: Errno,
     },
-    /// A target has not answered in time. It is not asked again in this visit.
+    /// A target has not answered in time. It is not asked again before it is connected again.
     #[error("{target}: no answer in time from {}", joined(.nids))]
     Unreachable {
         /// Uuid of the target.
@@ -139,6 +139,22 @@ impl VisitError {
             Self::BadReply { .. } | Self::Config(_) | Self::Listing { .. } => Errno::EPROTO,
             Self::NoTarget { .. } => Errno::ENXIO,
             Self::Inactive { .. } | Self::Lost { .. } | Self::Checksum { .. } => Errno::EIO,
+        }
+    }
+
+    /// Whether it says something of a target, and nothing of the file: other targets may have the data.
+    pub(super) const fn is_of_a_target(&self) -> bool {
+        match self {
+            Self::Refused { .. }
+            | Self::Unreachable { .. }
+            | Self::Call { .. }
+            | Self::NoTarget { .. }
+            | Self::Inactive { .. }
+            | Self::Lost { .. }
+            | Self::Checksum { .. } => true,
+            // An object of which nothing is known.
+            Self::Layout(e) => matches!(e, LayoutError::Bad(_)),
+            _ => false,
         }
     }
 

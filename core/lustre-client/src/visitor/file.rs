@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lnet_types::Errno;
-use lustre_wire::fid::ObjectId;
-use lustre_wire::ldlm::{Disposition, LayoutOp, LockReply};
+use lustre_wire::fid::{ObjectId, Valid};
+use lustre_wire::ldlm::{Disposition, LockReply};
 use lustre_wire::mds::{MdtBody, SetattrRecord, SetattrValid};
 use lustre_wire::ost::Obdo;
 use lustre_wire::{ConnectFlags, Fid};
@@ -19,9 +19,12 @@ use super::remote::{Answer, Remote};
 use super::stripes::FileLayout;
 use super::walk::{FileKind, Node};
 use super::{LayoutError, Name, VisitError, Visitor, Wire};
+use crate::osc::Payer;
 
 /// Data was changed (C-123).
 pub(super) const DATA_MODIFIED: u32 = 0x200;
+/// How often a layout is asked for again that another client is changing.
+const MAKE_RETRIES: u32 = 5;
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +79,7 @@ pub struct OpenFile {
     pub(super) how: OpenHow,
     pub(super) layout: Result<FileLayout, LayoutError>,
     pub(super) attributes: Attributes,
+    pub(super) payer: Payer,
     created: bool,
     /// Where the file ends, as far as this client knows.
     size: AtomicU64,
@@ -147,7 +151,6 @@ impl OpenFile {
 
     /// What the holder of a part says of itself.
     pub(super) fn heard(&self, id: ObjectId, body: &Obdo) {
-        use lustre_wire::fid::Valid;
         if let Some(held) = self.held.iter().find(|held| held.id == id)
             && body.valid.contains(Valid::BLOCKS)
         {
@@ -186,6 +189,12 @@ impl OpenFile {
             ..record
         }
     }
+}
+
+/// Who pays for the data of a file.
+fn payer_of(body: &MdtBody) -> Payer {
+    let project = body.valid.contains(Valid::PROJID).then_some(body.projid);
+    Payer { uid: body.uid, gid: body.gid, project }
 }
 
 /// What an open has brought.
@@ -381,9 +390,10 @@ impl<W: Wire> Visitor<W> {
         let parent = self.parent_of(dir, name)?;
         let (mut mdt, mut turn) = (self.mdt_of(parent.fid).await?, 0);
         let found = loop {
-            let (mode, umask) = self.masked(mdt, create.mode).await;
-            // Each target takes FIDs of its own alone (C-84).
+            // Each target takes FIDs of its own alone (C-84). It is connected then, and has said whether it
+            // applies the mask.
             let fid = mdt.new_fid(&self.wire).await?;
+            let (mode, umask) = self.masked(mdt, create.mode).await;
             let Create { exclusive, ref layout, .. } = *create;
             let new = NewFile { name, fid, mode, umask, exclusive, layout };
             let open = intent::Open {
@@ -444,6 +454,7 @@ impl<W: Wire> Visitor<W> {
             how,
             layout: Err(LayoutError::NotMade(0)),
             attributes,
+            payer: payer_of(&found.body),
             created,
             size: AtomicU64::new(attributes.size),
             changed: AtomicBool::new(false),
@@ -467,7 +478,7 @@ impl<W: Wire> Visitor<W> {
 
     /// The layout by which a file is read and written.
     #[cfg_attr(not(feature = "sabotage"), allow(clippy::unused_self))]
-    fn taken(&self, layout: FileLayout) -> FileLayout {
+    pub(super) fn taken(&self, layout: FileLayout) -> FileLayout {
         #[cfg(feature = "sabotage")]
         if self.breaks(crate::Sabotage::StripeBorder) {
             return layout.sabotaged();
@@ -498,12 +509,12 @@ impl<W: Wire> Visitor<W> {
         file: OpenFile,
         changes: &Changes,
     ) -> Result<(), VisitError> {
-        let Attributes { fid, mode, uid, gid, .. } = file.attributes;
+        let Attributes { fid, mode, gid, .. } = file.attributes;
         let name = file.fid.to_string().into_bytes();
         // Its objects know the time from each write.
         let known = file.mtime.is_some() && file.mtime == changes.mtime;
         let layout = file.layout.as_ref().ok().filter(|_| !known);
-        let changed = Changed { fid, mode, uid, gid, layout, name: &name };
+        let changed = Changed { fid, mode, gid, layout, name: &name };
         if file.mtime.is_some() {
             let (closed, changed) =
                 both(self.close_ref(&file), self.change_of(&changed, changes)).await;
@@ -523,31 +534,24 @@ impl<W: Wire> Visitor<W> {
         start: u64,
         end: u64,
     ) -> Result<(), VisitError> {
-        self.make(file, LayoutOp::WRITE, (start, end), (start, end)).await
-    }
-
-    pub(super) async fn make(
-        &self,
-        file: &mut OpenFile,
-        why: LayoutOp,
-        extent: (u64, u64),
-        (start, end): (u64, u64),
-    ) -> Result<(), VisitError> {
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         if !file.how.write || !layout.is_to_be_made(start, end) {
             return Ok(());
         }
         let mdt = self.mdt_of(file.fid).await?;
-        let call = intent::layout(file.fid, why, extent, self.cookie());
-        let answer = mdt.ask(&self.wire, call).await?;
-        let msg = answer.reply.msg().map_err(|_| mdt.bad("expected a message"))?;
-        let lock: LockReply = msg.get(1).map_err(|_| mdt.bad("expected a lock"))?;
-        let bytes = msg.buffer(2).unwrap_or_default().to_vec();
-        self.give_back(mdt, lock.handle).await?;
-        let errno = (lock.policy_res2 as u32 as i32).saturating_neg();
-        if errno != 0 {
-            return Err(VisitError::Refused { target: mdt.uuid.clone(), errno: Errno(errno) });
-        }
+        let mut tries = 0;
+        let bytes = loop {
+            match self.make_once(mdt, file.fid, (start, end)).await {
+                // Another client changes the layout just now (C-189).
+                Err(VisitError::Refused { errno: Errno::EBUSY | Errno::EAGAIN, .. })
+                    if tries < MAKE_RETRIES =>
+                {
+                    tries += 1;
+                    self.wire.pause(tries).await;
+                }
+                made => break made?,
+            }
+        };
         let body = MdtBody { mode: file.attributes.mode, ..MdtBody::default() };
         let layout = layout_of(&body, &bytes)?;
         if layout.is_to_be_made(start, end) {
@@ -555,5 +559,23 @@ impl<W: Wire> Visitor<W> {
         }
         file.adopt(self.taken(layout));
         Ok(())
+    }
+
+    /// Lets the metadata target make objects for a range; the layout of the file with them.
+    async fn make_once(
+        &self,
+        mdt: &Remote<W::Link>,
+        fid: Fid,
+        range: (u64, u64),
+    ) -> Result<Vec<u8>, VisitError> {
+        let answer = mdt.ask(&self.wire, intent::layout(fid, range, self.cookie())).await?;
+        let msg = answer.reply.msg().map_err(|_| mdt.bad("expected a message"))?;
+        let lock: LockReply = msg.get(1).map_err(|_| mdt.bad("expected a lock"))?;
+        let bytes = msg.buffer(2).unwrap_or_default().to_vec();
+        self.give_back(mdt, lock.handle).await?;
+        match (lock.policy_res2 as u32 as i32).saturating_neg() {
+            0 => Ok(bytes),
+            errno => Err(VisitError::Refused { target: mdt.uuid.clone(), errno: Errno(errno) }),
+        }
     }
 }

@@ -200,12 +200,12 @@ pub(super) fn glimpse(fid: Fid, cookie: u64) -> Call {
     call
 }
 
-/// Objects are made for a range of a file that is to be written, or behind which it is to be cut off;
-/// the layout comes back (C-185 … C-188).
-pub(super) fn layout(fid: Fid, opcode: LayoutOp, range: (u64, u64), cookie: u64) -> Call {
-    let (start, end) = range;
+/// Objects are made for a range of a file that is to be written, or with whose end it is to end; the layout
+/// comes back (C-185 … C-188). Before a cut, too, it is said that the range is written, as recorded clients
+/// do: no recording has the intent of a cut (C-295), and which range it means is not sure.
+pub(super) fn layout(fid: Fid, (start, end): (u64, u64), cookie: u64) -> Call {
     let desc = ibits(fid, LockMode::EX, InodeBits::LAYOUT);
-    let wanted = LayoutIntent { opcode, flags: 0, start, end };
+    let wanted = LayoutIntent { opcode: LayoutOp::WRITE, flags: 0, start, end };
     let buffers = vec![
         lock(desc, cookie, LockFlags::empty()),
         Intent::LAYOUT.to_bytes(LITTLE),

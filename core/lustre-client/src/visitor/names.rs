@@ -5,6 +5,7 @@ use lnet_types::Errno;
 use lustre_wire::Fid;
 use lustre_wire::fid::ObjectId;
 use lustre_wire::mds::{MdtBody, SetattrRecord, SetattrValid};
+use lustre_wire::ost::StripeInfo;
 use lustre_wire::striping::Striping;
 
 use super::attributes::layout_of;
@@ -16,6 +17,7 @@ use super::reint::{self, DirLayout, New, Parent};
 use super::stripes::{FileLayout, Spot};
 use super::walk::{FileKind, Node};
 use super::{IN_FLIGHT, VisitError, Visitor, Wire, mdc, ost};
+use crate::osc::Payer;
 
 /// Bits of a mode that make a program run as its owner or group.
 const SET_ID: u32 = 0o6000;
@@ -48,7 +50,6 @@ pub struct Changes {
 pub(super) struct Changed<'a> {
     pub(super) fid: Fid,
     pub(super) mode: u32,
-    pub(super) uid: u32,
     pub(super) gid: u32,
     /// Its objects, as far as they are to be asked.
     pub(super) layout: Option<&'a FileLayout>,
@@ -117,12 +118,13 @@ impl<W: Wire> Visitor<W> {
         let data = by_default.as_deref().unwrap_or(data);
         let mut turn = 0;
         let (fid, answer) = loop {
+            // Each target takes FIDs of its own alone (C-84). It is connected then, and has said whether it
+            // applies the mask.
+            let fid = mdt.new_fid(&self.wire).await?;
             let (mode, umask) = match umask {
                 Some(umask) => (mode, umask),
                 None => self.masked(mdt, mode).await,
             };
-            // Each target takes FIDs of its own alone (C-84).
-            let fid = mdt.new_fid(&self.wire).await?;
             let new = New { name, fid, mode, umask, rdev: 0, data, why };
             let call = reint::create(&self.who, parent, new, self.wire.now());
             let next = match mdt.ask_or_refuse(&self.wire, call, 1).await {
@@ -236,11 +238,11 @@ impl<W: Wire> Visitor<W> {
     /// # Errors
     /// A file of another user, no answer.
     pub async fn change(&self, node: &Node, changes: &Changes) -> Result<(), VisitError> {
-        let MdtBody { mode, uid, gid, .. } = node.body;
+        let MdtBody { mode, gid, .. } = node.body;
         // Without a layout that is known there are no objects to be asked.
         let layout = layout_of(&node.body, &node.layout).ok();
         let (layout, name) = (layout.as_ref(), node.parent.2.as_slice());
-        let of = Changed { fid: node.fid, mode, uid, gid, layout, name };
+        let of = Changed { fid: node.fid, mode, gid, layout, name };
         self.change_of(&of, changes).await
     }
 
@@ -281,21 +283,24 @@ impl<W: Wire> Visitor<W> {
         let call = |_| reint::setattr(&self.who, group, record);
         self.ask_for(mdt, call).await.map_err(|e| e.at(of.name))?;
         let Some(layout) = of.layout.filter(|_| is_file) else { return Ok(()) };
-        let one = |at: Spot| async move {
-            let Spot::Object { component, stripe, object, .. } = at else { return Ok(()) };
-            let info = layout.components.get(component).map(|c| c.info()).unwrap_or_default();
+        let one = |(info, at): (StripeInfo, Spot)| async move {
+            let Spot::Object { stripe, object, .. } = at else { return Ok(()) };
             let object_of = ost::Object {
                 id: object.id,
                 file: of.fid,
                 stripe: u32::try_from(stripe).unwrap_or(u32::MAX),
                 on_mdt: false,
                 layout: info,
-                owner: (of.uid, of.gid),
+                // Times alone change nothing of that.
+                payer: Payer::default(),
             };
             let call = ost::set_times(&object_of, now, mtime, atime);
             self.ost(object.ost)?.ask(&self.wire, call).await.map(|_| ())
         };
-        let done = join(spots(layout).map(one), IN_FLIGHT).await;
+        // Those of all mirrors: each is looked at by some reader.
+        let all = core::iter::once(layout).chain(&layout.others);
+        let all = all.flat_map(|of| spots(of).map(|at| (of.info_at(at), at)));
+        let done = join(all.collect::<Vec<_>>().into_iter().map(one), IN_FLIGHT).await;
         done.into_iter().collect()
     }
 
@@ -322,6 +327,21 @@ impl<W: Wire> Visitor<W> {
         }
         let bad = |_| VisitError::Layout(super::LayoutError::Bad("it can't be read"));
         Striping::parse(&bytes).map(Some).map_err(bad)
+    }
+
+    /// Gives a directory the layout that new files in it get ([`Wish`](super::Wish)).
+    ///
+    /// # Errors
+    /// `ENOTDIR`, a directory of another user, a layout that the server does not take, no answer.
+    pub async fn set_striping(&self, dir: &Node, layout: &[u8]) -> Result<(), VisitError> {
+        let name = dir.parent.2.as_slice();
+        if dir.kind() != FileKind::Dir {
+            return Err(VisitError::Path { path: name.to_vec(), errno: Errno::ENOTDIR });
+        }
+        let mdt = self.mdt_of(dir.fid).await?;
+        let of = Parent { fid: dir.fid, gid: dir.body.gid, version: DIR_VERSION };
+        let call = reint::set_default(&self.who, of, layout);
+        mdt.ask(&self.wire, call).await.map_err(|e| e.at(name)).map(|_| ())
     }
 
     /// Waits until all that was changed is committed on the metadata targets that this visit has used.

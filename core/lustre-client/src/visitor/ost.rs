@@ -8,6 +8,8 @@ use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags, Statfs, Stri
 use lustre_wire::{Checksum, Fid, Layout, Opcode};
 use ptlrpc::Call;
 
+use crate::osc::Payer;
+
 const LITTLE: ByteOrder = ByteOrder::Little;
 /// Bytes of a piece of bulk data.
 const PIECE: u32 = 1 << 20;
@@ -88,8 +90,7 @@ pub(super) struct Object {
     /// The holder is the file itself, on its metadata target.
     pub(super) on_mdt: bool,
     pub(super) layout: StripeInfo,
-    /// Owner of the file, who pays for its space.
-    pub(super) owner: (u32, u32),
+    pub(super) payer: Payer,
 }
 
 impl Object {
@@ -144,18 +145,10 @@ pub(super) fn set_times(of: &Object, ctime: i64, mtime: Option<i64>, atime: Opti
 pub(super) fn punch(of: &Object, size: u64, now: i64) -> Call {
     // Of its own data a metadata target wants no parent.
     let named = if of.on_mdt { named(of.id) } else { of.named() };
-    let mut body = Obdo {
-        size,
-        blocks: u64::MAX,
-        mtime: now,
-        ctime: now,
-        uid: of.owner.0,
-        gid: of.owner.1,
-        flags: ObdoFlags::SRVLOCK,
-        ..named
-    };
-    let times = Valid::MTIME | Valid::CTIME;
-    body.valid |= times | Valid::SIZE | Valid::BLOCKS | Valid::UID | Valid::GID | Valid::FLAGS;
+    let mut body =
+        Obdo { size, blocks: u64::MAX, mtime: now, ctime: now, flags: ObdoFlags::SRVLOCK, ..named };
+    body.valid |= Valid::MTIME | Valid::CTIME | Valid::SIZE | Valid::BLOCKS | Valid::FLAGS;
+    of.payer.named_in(&mut body);
     object(Opcode::OST_PUNCH, &body)
 }
 
@@ -229,9 +222,9 @@ pub(super) fn write(
     again: bool,
     (mtime, ctime): (i64, i64),
 ) -> Call {
-    let (uid, gid) = of.owner;
-    let mut body = Obdo { mtime, ctime, uid, gid, ..of.named() };
-    body.valid |= Valid::MTIME | Valid::CTIME | Valid::UID | Valid::GID | Valid::FLAGS;
+    let mut body = Obdo { mtime, ctime, ..of.named() };
+    body.valid |= Valid::MTIME | Valid::CTIME | Valid::FLAGS;
+    of.payer.named_in(&mut body);
     body.flags.set(ObdoFlags::RECOV_RESEND, again);
     if let Some(kind) = terms.checksum {
         body.flags = body.flags.with_checksum(kind.number());

@@ -171,6 +171,18 @@ pub(super) fn rename(
 
 /// Changes attributes (C-116). `record` says which, not in whose name.
 pub(super) fn setattr(who: &Identity, gid: u32, record: SetattrRecord) -> Call {
+    setattr_with(who, gid, record, none())
+}
+
+/// The layout that files in a directory get, as recorded clients give it: with attributes of which none
+/// changes (C-199). An extended attribute is another matter: servers let only a privileged user set
+/// `trusted.lov`.
+pub(super) fn set_default(who: &Identity, dir: Parent, layout: &[u8]) -> Call {
+    let record = SetattrRecord { fid: dir.fid, ..SetattrRecord::default() };
+    setattr_with(who, dir.gid, record, layout.to_vec())
+}
+
+fn setattr_with(who: &Identity, gid: u32, record: SetattrRecord, layout: Vec<u8>) -> Call {
     let record = SetattrRecord {
         opcode: ReintOp::SETATTR,
         cap: who.capability(),
@@ -179,7 +191,7 @@ pub(super) fn setattr(who: &Identity, gid: u32, record: SetattrRecord) -> Call {
         suppgid: who.group(gid),
         ..record
     };
-    let rest = vec![none(), none(), none(), no_cancels()];
+    let rest = vec![none(), layout, none(), no_cancels()];
     call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0])
 }
 
@@ -225,4 +237,25 @@ pub(super) fn setxattr(
     let bytes = value.map(|(bytes, _)| bytes.to_vec()).unwrap_or_default();
     let rest = vec![named(name), bytes, no_cancels(), none()];
     call(record.to_bytes(LITTLE), rest, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c199_the_default_layout_of_a_directory_goes_as_recorded_clients_send_it() {
+        // Recording pool-default-layout, frame 384.
+        let fid = Fid { seq: 0x2_0000_0404, oid: 0x11, ver: 0 };
+        let mut record = vec![0; SetattrRecord::LEN];
+        record[..8].copy_from_slice(&[1, 0, 0, 0, 255, 255, 255, 255]);
+        record[40..56].copy_from_slice(&fid.to_bytes(LITTLE));
+        let mut layout = vec![0; 32];
+        layout[..5].copy_from_slice(&[0xd0, 0x0b, 0xd1, 0x0b, 1]);
+        layout[24..].copy_from_slice(&[0, 0, 0x10, 0, 2, 0, 1, 0]);
+        let dir = Parent { fid, gid: 0, version: 1 };
+        let call = set_default(&Identity::default(), dir, &layout);
+        let recorded = [record, none(), none(), layout, none(), no_cancels()];
+        assert_eq!((call.opcode, call.buffers.as_slice()), (Opcode::MDS_REINT, &recorded[..]));
+    }
 }

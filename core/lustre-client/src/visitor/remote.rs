@@ -1,6 +1,6 @@
 //! A target of a visit: the connection to it, and calls to it.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use lnet_types::Nid;
 use lustre_wire::{ConnectData, Layout};
@@ -17,8 +17,9 @@ pub(crate) struct Remote<L> {
     pub(super) nids: Vec<Nid>,
     /// `None` for a target that is not active.
     pub(super) link: Option<L>,
-    /// It was not reached once, and is not tried again.
-    unreachable: AtomicBool,
+    /// It was not reached once, when it had been connected so often, less one; it is tried again when it was
+    /// connected once more. 0: it is tried.
+    unreachable: AtomicU32,
     /// It has answered a call.
     asked: AtomicBool,
     /// FIDs for new files, of a metadata target.
@@ -44,7 +45,7 @@ impl Answer {
 
 impl<L> Remote<L> {
     pub(super) fn new(uuid: String, nids: Vec<Nid>, link: Option<L>, fids: Fids) -> Self {
-        let (unreachable, asked) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (unreachable, asked) = (AtomicU32::new(0), AtomicBool::new(false));
         Self { uuid, nids, link, unreachable, asked, fids, unwanted: Unwanted::default() }
     }
 
@@ -69,11 +70,17 @@ impl<L> Remote<L> {
         }
     }
 
+    /// Whether it was not reached, and was not connected since.
+    fn is_unreachable<W: Wire<Link = L>>(&self, wire: &W, link: &L) -> bool {
+        let mark = self.unreachable.load(Ordering::Relaxed);
+        mark != 0 && wire.connections(link) < mark
+    }
+
     /// It is to be asked soon: one that was not asked before connects now.
     pub(super) fn will_be_asked<W: Wire<Link = L>>(&self, wire: &W) {
         if let Some(link) = &self.link
             && !self.was_asked()
-            && !self.unreachable.load(Ordering::Relaxed)
+            && !self.is_unreachable(wire, link)
         {
             wire.connect(link);
         }
@@ -88,8 +95,8 @@ impl<L> Remote<L> {
         self.ask_with(wire, call, Moved::Nothing).await.map_err(|(e, _)| e)
     }
 
-    /// A call. A target that was not reached once is not tried again: each target costs a visit the time
-    /// of one call at most. With an error, what was to be written comes back.
+    /// A call. A target that was not reached once is not tried again before it is connected again: each
+    /// outage of a target costs a visit the time of one call at most. With an error, what was to be written comes back.
     pub(super) async fn ask_with<W: Wire<Link = L>>(
         &self,
         wire: &W,
@@ -104,7 +111,7 @@ impl<L> Remote<L> {
         let Some(link) = &self.link else {
             return Err((VisitError::Inactive { target: target() }, back(moved)));
         };
-        if self.unreachable.load(Ordering::Relaxed) {
+        if self.is_unreachable(wire, link) {
             return Err((self.lost(), back(moved)));
         }
         let End { result, bytes, call } = wire.call(link, call, moved).await;
@@ -114,7 +121,8 @@ impl<L> Remote<L> {
                 return Ok(Answer { reply, bytes, call });
             }
             Err(CallError::LimitPassed) => {
-                self.unreachable.store(true, Ordering::Relaxed);
+                let mark = wire.connections(link).saturating_add(1);
+                self.unreachable.store(mark, Ordering::Relaxed);
                 self.lost()
             }
             Err(CallError::Refused(errno)) => VisitError::Refused { target: target(), errno },

@@ -86,7 +86,7 @@ mod tests {
         let holder = Holder::Objects { raid, objects: (0..count).map(object).collect() };
         FileLayout {
             components: vec![Component { id: 0, start: 0, end: END, holder }],
-            mirrored: false,
+            ..FileLayout::default()
         }
     }
 

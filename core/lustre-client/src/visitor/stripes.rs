@@ -4,7 +4,7 @@
 
 use lustre_wire::fid::ObjectId;
 use lustre_wire::ost::StripeInfo;
-use lustre_wire::striping::{ComponentFlags, Pattern, Stripes, Striping};
+use lustre_wire::striping::{ComponentEntry, ComponentFlags, Pattern, Stripes, Striping};
 
 use crate::raid0::{Raid0, Raid0Error};
 
@@ -56,6 +56,9 @@ pub struct FileLayout {
     pub components: Vec<Component>,
     /// It is one of several mirrors.
     pub mirrored: bool,
+    /// The other mirrors that are not out of date, those first that are to be read first: one of them has
+    /// the data where a target of this one does not answer (C-190).
+    pub others: Vec<Self>,
 }
 
 /// Why the data of a file can't be read.
@@ -214,6 +217,11 @@ impl Component {
     }
 }
 
+/// The mirror of a component, by its number (C-172).
+const fn mirror_of(id: u32) -> u32 {
+    id >> 16 & 0x7fff
+}
+
 impl FileLayout {
     /// The same, with [`Sabotage::StripeBorder`](crate::Sabotage::StripeBorder).
     #[cfg(feature = "sabotage")]
@@ -235,7 +243,7 @@ impl FileLayout {
         let entries = match striping {
             Striping::Plain(stripes) => {
                 let plain = Component::of(0, (0, END), ComponentFlags::INIT, stripes)?;
-                return Ok(Self { components: vec![plain], mirrored: false });
+                return Ok(Self { components: vec![plain], ..Self::default() });
             }
             Striping::Foreign(head, _) => return Err(LayoutError::Foreign(head.kind)),
             Striping::Composite(_, entries) => entries,
@@ -243,7 +251,6 @@ impl FileLayout {
                 return Err(LayoutError::Bad("it is one of a directory"));
             }
         };
-        let mirror_of = |id: u32| id >> 16 & 0x7fff;
         let mut mirrors: Vec<(bool, u32)> = Vec::new();
         for (entry, _) in entries {
             let mirror = mirror_of(entry.id);
@@ -258,16 +265,28 @@ impl FileLayout {
             }
         }
         // Those to be read first are preferred; then the first one.
-        let first = mirrors.iter().enumerate().min_by_key(|(place, (later, _))| (*later, *place));
-        let Some((_, (_, mirror))) = first else {
-            return Err(match entries.is_empty() {
-                true => LayoutError::Bad("it has no component"),
-                false => LayoutError::Stale,
-            });
-        };
+        mirrors.sort_by_key(|(later, _)| *later);
+        let mut all = mirrors.into_iter().map(|(_, mirror)| Self::of_mirror(entries, mirror));
+        let first = all.next().ok_or(match entries.is_empty() {
+            true => LayoutError::Bad("it has no component"),
+            false => LayoutError::Stale,
+        })?;
+        let mut others: Vec<Self> = all.flatten().collect();
+        match first {
+            Ok(first) => Ok(Self { others, ..first }),
+            Err(e) if others.is_empty() => Err(e),
+            Err(_) => {
+                let next = others.remove(0);
+                Ok(Self { others, ..next })
+            }
+        }
+    }
+
+    /// One mirror alone.
+    fn of_mirror(entries: &[(ComponentEntry, Stripes)], mirror: u32) -> Result<Self, LayoutError> {
         let mut components = Vec::new();
         let mut covered = 0;
-        for (entry, stripes) in entries.iter().filter(|(entry, _)| mirror_of(entry.id) == *mirror) {
+        for (entry, stripes) in entries.iter().filter(|(entry, _)| mirror_of(entry.id) == mirror) {
             if entry.start != covered {
                 return Err(LayoutError::Bad("its components overlap, or leave a gap"));
             }
@@ -282,8 +301,8 @@ impl FileLayout {
         if components.iter().skip(1).any(|component| component.holder == Holder::Mdt) {
             return Err(LayoutError::Bad("data on the metadata target is not at the front"));
         }
-        let mirrored = entries.iter().any(|(entry, _)| mirror_of(entry.id) != *mirror);
-        Ok(Self { components, mirrored })
+        let mirrored = entries.iter().any(|(entry, _)| mirror_of(entry.id) != mirror);
+        Ok(Self { components, mirrored, others: Vec::new() })
     }
 
     /// Whether objects are to be made before a range is written (C-188).
@@ -334,6 +353,12 @@ impl FileLayout {
             at = to;
         }
         pieces
+    }
+
+    /// What the holder of a place learns of its component.
+    pub(super) fn info_at(&self, at: Spot) -> StripeInfo {
+        let Spot::Object { component, .. } = at else { return StripeInfo::default() };
+        self.components.get(component).map(Component::info).unwrap_or_default()
     }
 
     /// All objects, each with the place of its component and its stripe.
@@ -432,6 +457,28 @@ mod tests {
         assert_eq!(mirrors(stale, INIT), Ok(0x20002));
         assert_eq!(mirrors(INIT, prefers), Ok(0x20002));
         assert_eq!(mirrors(stale, stale), Err(LayoutError::Stale));
+    }
+
+    #[test]
+    fn c190_other_mirrors_that_are_not_out_of_date_are_kept_in_the_order_of_preference() {
+        let prefers = ComponentFlags::PREF_RD | INIT;
+        let mut mirrors = vec![
+            (entry(0x10001, INIT, 0, END), stripes(65_536, 1)),
+            (entry(0x20002, ComponentFlags::STALE | INIT, 0, END), stripes(65_536, 1)),
+            (entry(0x30003, prefers, 0, END), stripes(65_536, 1)),
+            (entry(0x40004, INIT, 0, END), stripes(65_536, 1)),
+        ];
+        let ids = |layout: &FileLayout| {
+            let all = core::iter::once(layout).chain(&layout.others);
+            all.map(|layout| layout.components[0].id).collect::<Vec<_>>()
+        };
+        let layout = composite(mirrors.clone()).unwrap();
+        assert_eq!(ids(&layout), [0x30003, 0x10001, 0x40004]);
+        assert!(layout.mirrored && layout.others.iter().all(|other| other.mirrored));
+        // One in a form that is not read here does not keep the others from being read.
+        mirrors[2].1.head.pattern = Pattern::PARITY;
+        let layout = composite(mirrors).unwrap();
+        assert_eq!((ids(&layout), layout.mirrored), (vec![0x10001, 0x40004], true));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! From a path to a file: a lookup for each name, links followed, and the names of a directory.
 
 use lnet_types::{ByteOrder, Errno};
-use lustre_wire::Fid;
+use lustre_wire::dir::PAGE_LEN;
 use lustre_wire::fid::Valid;
 use lustre_wire::mds::MdtBody;
 use lustre_wire::striping::{DirHead, Striping};
+use lustre_wire::{ConnectData, ConnectFlags, Fid};
 use ptlrpc::Reply;
 
 use super::attributes::Attributes;
@@ -20,8 +21,9 @@ use super::{IN_FLIGHT, Moved, VisitError, Visitor, Wire};
 pub const LINKS_MAX: usize = 40;
 /// Most stripes of a directory.
 const DIR_STRIPES_MAX: usize = 2000;
-/// Bytes of a directory that are asked for at a time.
+/// Most bytes of a directory that are asked for at a time.
 const PAGES: u32 = 1 << 20;
+const PAGE: u32 = PAGE_LEN as u32;
 /// Bits of a mode that say what a file is.
 const KIND_MASK: u32 = 0o170_000;
 
@@ -143,6 +145,14 @@ impl Node {
             Ok(_) => Ok(None),
             Err(_) => Err(Errno::EPROTO),
         }
+    }
+}
+
+/// Bytes of a directory that a target moves at a time (C-8, C-143).
+fn pages_of(granted: &ConnectData) -> u32 {
+    match granted.flags.contains(ConnectFlags::BRW_SIZE) {
+        true => (granted.brw_size / PAGE * PAGE).clamp(PAGE, PAGES),
+        false => PAGE,
     }
 }
 
@@ -343,8 +353,9 @@ impl<W: Wire> Visitor<W> {
                 continue;
             };
             let mdt = self.mdt_of(stripe).await?;
-            let call = mdc::pages(&self.who, stripe, hash, PAGES);
-            let answer = mdt.ask_with(&self.wire, call, Moved::Read(PAGES)).await;
+            let room = pages_of(&self.terms_of(mdt).await?);
+            let call = mdc::pages(&self.who, stripe, hash, room);
+            let answer = mdt.ask_with(&self.wire, call, Moved::Read(room)).await;
             let bytes = answer.map_err(|(e, _)| e)?.bytes;
             let names = dir.listing.take(ByteOrder::Little, &bytes);
             let names = names.map_err(|error| VisitError::Listing { dir: stripe, error })?;
@@ -403,6 +414,21 @@ mod tests {
     use lustre_wire::striping::Magic;
 
     use super::*;
+
+    #[test]
+    fn c143_no_more_bytes_of_a_directory_are_asked_for_than_the_target_moves() {
+        let granted = |flags, brw_size| ConnectData { flags, brw_size, ..ConnectData::default() };
+        let sized = ConnectFlags::BRW_SIZE;
+        for (flags, brw_size, pages) in [
+            (sized, 1 << 20, 1 << 20),
+            (sized, 4 << 20, 1 << 20),
+            (sized, 65_536 + 7, 65_536),
+            (sized, 0, 4096),
+            (ConnectFlags::empty(), 1 << 20, 4096),
+        ] {
+            assert_eq!(pages_of(&granted(flags, brw_size)), pages, "{brw_size}");
+        }
+    }
 
     const fn fid(seq: u64, oid: u32) -> Fid {
         Fid { seq, oid, ver: 0 }

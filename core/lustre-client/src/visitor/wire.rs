@@ -77,6 +77,12 @@ pub trait Wire: Sync {
     /// What the target has granted; nothing before it has answered a call.
     fn terms(&self, link: &Self::Link) -> impl Future<Output = ConnectData> + Send;
 
+    /// How often the target was connected so far; one that never says so is not tried again once it was not
+    /// reached.
+    fn connections(&self, _link: &Self::Link) -> u32 {
+        0
+    }
+
     /// Ends a connection, if it was connected; over another one, if it is lost, within [`LEAVE_MAX`].
     fn close(&self, link: &Self::Link) -> impl Future<Output = ()> + Send;
 

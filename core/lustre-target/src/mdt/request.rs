@@ -2,7 +2,7 @@
 //! Everything in a request may be anything.
 
 use lnet_types::Errno;
-use lustre_wire::fid::{SeqOp, SeqRange};
+use lustre_wire::fid::{SeqOp, SeqRange, Valid};
 use lustre_wire::format::Variant;
 use lustre_wire::ldlm::{Intent, LockRequest};
 use lustre_wire::mds::{
@@ -99,12 +99,33 @@ fn reint(msg: &Msg<'_>, op: ReintOp) -> Result<(Reint, usize), Errno> {
         (Record::Name(record), ReintOp::RENAME) => {
             (Reint::Rename(record, text(msg, 4)?, text(msg, 5)?), 6)
         }
-        (Record::Setattr(record), ReintOp::SETATTR) => (Reint::Setattr(record), 6),
+        (Record::Setattr(record), ReintOp::SETATTR) => match bytes(msg, 4) {
+            none if none.is_empty() => (Reint::Setattr(record), 6),
+            layout => (default_layout(&record, layout), 6),
+        },
         (Record::Setxattr(record), ReintOp::SETXATTR) => {
             (Reint::Setxattr(record, text(msg, 3)?, bytes(msg, 4)), 5)
         }
         _ => return Err(Errno::EOPNOTSUPP),
     })
+}
+
+/// A layout for the files of a directory comes with attributes that stay as they are: clients send it so
+/// (C-199). It is what the attribute of this name says.
+fn default_layout(record: &SetattrRecord, layout: Vec<u8>) -> Reint {
+    let &SetattrRecord { cap, fsuid, fsgid, suppgid: suppgid1, fid, ctime: time, .. } = record;
+    let set = SetxattrRecord {
+        opcode: ReintOp::SETXATTR,
+        cap,
+        fsuid,
+        fsgid,
+        suppgid1,
+        fid,
+        valid: Valid::XATTR,
+        time,
+        ..SetxattrRecord::default()
+    };
+    Reint::Setxattr(set, b"trusted.lov".to_vec(), layout)
 }
 
 /// What an enqueue with an intent asks for.

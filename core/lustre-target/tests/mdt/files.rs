@@ -4,6 +4,7 @@ use lnet_types::Errno;
 use lustre_target::ost::wire;
 use lustre_wire::fid::ObjectId;
 use lustre_wire::ldlm::Disposition;
+use lustre_wire::mds::SetattrValid;
 use lustre_wire::ost::NiobufFlags;
 use lustre_wire::striping::{Magic, StripeHead};
 use lustre_wire::{ImportKind, Layout, Opcode};
@@ -114,6 +115,25 @@ fn the_default_of_a_directory_holds_for_files_and_directories_in_it() {
 }
 
 #[test]
+fn c199_the_default_of_a_directory_is_set_with_attributes_as_kernel_clients_do() {
+    let bench = &mut Bench::new(4);
+    let c = bench.client("c", 0);
+    let d = bench.mkdir(c, ROOT, "d", 1).unwrap().fid1;
+    let set = |layout: Vec<u8>| {
+        let mut buffers = c.setattr(d, SetattrValid::empty(), 0, 0);
+        buffers.extend([Vec::new(), layout, Vec::new(), Vec::new()]);
+        buffers
+    };
+    bench.reint(c, set(layout(3, 1 << 20, 0xffff))).unwrap();
+    let (_, stripes, _) = bench.open(c, d, "f", 2, CREATE).unwrap();
+    assert_eq!((stripes.head.stripe_size, stripes.objects.len()), (1 << 20, 3));
+    bench.reint(c, set(layout(0, 0, 0xffff))).unwrap();
+    let (_, stripes, _) = bench.open(c, d, "g", 3, CREATE).unwrap();
+    assert_eq!(stripes.objects.len(), 1);
+    assert_eq!(bench.reint(c, set(b"no layout".to_vec())).unwrap_err(), Errno::EINVAL);
+}
+
+#[test]
 fn a_file_without_objects_gets_them_when_it_is_opened_for_writing() {
     let bench = &mut Bench::new(2);
     let c = bench.client("c", 0);
@@ -178,7 +198,7 @@ fn a_new_owner_of_a_file_is_the_owner_of_its_objects() {
     let osc = bench.import(c.upper, ImportKind::Osc, "lfs-OST0000_UUID", "c");
     let id = stripes.objects[0].id;
     write(bench, c, osc, id, b"bytes");
-    let valid = lustre_wire::mds::SetattrValid::UID;
+    let valid = SetattrValid::UID;
     bench.reint(c, c.setattr(f.fid1, valid, 0, 1001)).unwrap();
     bench.world.secs(1);
     let reply = bench.call_on(c, osc, wire::get_attributes(id)).unwrap();

@@ -171,6 +171,8 @@ pub(crate) fn failure(failed: Failed, now: Instant) -> Failure {
     match errno {
         Errno::EACCES | Errno::EROFS if server => same = true,
         Errno::EACCES | Errno::EROFS => return Failure::Deactivated,
+        // A node map that lets no client of this node in (C-252): a program hears it at once.
+        Errno::EPERM if !server => return Failure::Deactivated,
         Errno::EPROTO if other_version => return Failure::Incompatible,
         Errno::ENODEV | Errno::ETIMEDOUT => at_once = rested,
         _ => {}
@@ -260,6 +262,8 @@ mod tests {
             ("forbidden, LWP", K::Lightweight, Errno::EACCES, false, true, 103, again(true, 105)),
             ("forbidden, MDT", K::MdtToMdt, Errno::EACCES, false, true, 103, again(true, 105)),
             ("read-only, OSP", K::MdtToOst, Errno::EROFS, false, true, 103, again(true, 105)),
+            ("denied", K::Mdc, Errno::EPERM, false, true, 103, Failure::Deactivated),
+            ("denied, MDT", K::MdtToMdt, Errno::EPERM, false, true, 103, again(false, 105)),
             ("version", K::Osc, Errno::EPROTO, true, true, 103, Failure::Incompatible),
             ("protocol", K::Osc, Errno::EPROTO, false, true, 103, again(false, 105)),
             ("no device", K::Osc, Errno::ENODEV, false, true, 103, again(false, 103)),

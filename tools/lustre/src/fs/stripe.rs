@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use lustre_rt::visitor::{Access, Create, FileKind, OpenHow, Place, SetXattr, Wish};
+use lustre_rt::visitor::{Access, Create, FileKind, OpenHow, Place, Wish};
 use lustre_wire::fid::ObjectId;
 use lustre_wire::striping::{ComponentFlags, Stripes, Striping};
 use serde_json::{Value, json};
@@ -10,9 +10,6 @@ use serde_json::{Value, json};
 use super::bytes::Bytes;
 use super::operands::{self, At, Done, Shape};
 use super::{Visit, dirstripe};
-
-/// The attribute that holds the default layout of a directory.
-const DEFAULT: &[u8] = b"trusted.lov";
 
 /// Of which ones.
 #[derive(Clone, Debug, Args)]
@@ -205,7 +202,7 @@ async fn set_one(at: &At<'_>, layout: &[u8], delete: bool) -> Result<bool> {
     let At { mount, place, .. } = *at;
     match mount.find(place.path.as_bytes(), true).await {
         Ok(node) if node.kind() == FileKind::Dir => {
-            mount.set_xattr(&node, DEFAULT, layout, SetXattr::Any).await?;
+            mount.set_striping(&node, layout).await?;
             Ok(false)
         }
         Ok(_) => bail!("a file keeps the layout that it was made with"),
