@@ -660,3 +660,47 @@ fn operands_of_two_file_systems_are_visited_one_after_the_other() {
     }
     one.fails(&["cp", "-r", "/d", &there, "."], "in the file system of");
 }
+
+#[test]
+fn layout_of_components_grows_with_its_file() {
+    let site = Site::new("components", 77);
+    site.ok(&["mkdir", "/d"]);
+    site.ok(&[
+        "setstripe",
+        "-E",
+        "1M",
+        "-c",
+        "1",
+        "-E",
+        "2M",
+        "-c",
+        "2",
+        "-E",
+        "-1",
+        "-c",
+        "4",
+        "/d",
+    ]);
+    let written = bytes(5 << 20, 9);
+    fs::write(site.scratch.0.join("source"), &written).unwrap();
+    site.ok(&["cp", "./source", "/d/f", "--verify"]);
+    let (shown, _) = site.json(&["getstripe", "/d/f"]);
+    let parts = shown["layout"]["components"].as_array().unwrap();
+    let of = |name: &str| -> Vec<Option<u64>> { parts.iter().map(|p| p[name].as_u64()).collect() };
+    assert_eq!(of("start"), [Some(0), Some(1 << 20), Some(2 << 20)], "{shown}");
+    assert_eq!(of("end"), [Some(1 << 20), Some(2 << 20), None]);
+    assert_eq!(of("stripe_count"), [Some(1), Some(2), Some(4)]);
+    // A file of its own, with its front on the metadata target.
+    site.ok(&["setstripe", "-E", "64K", "-L", "mdt", "-E", "eof", "-c", "-1", "-S", "64K", "/g"]);
+    site.ok(&["cp", "./source", "/g", "--verify"]);
+    let (shown, _) = site.json(&["getstripe", "/g"]);
+    assert_eq!(shown["layout"]["components"][0]["pattern"], "mdt", "{shown}");
+    for (words, why) in [
+        (&["-c", "1", "-E", "-1"][..], "-E: expected before"),
+        (&["-E", "1000", "-E", "-1"], "component end 1000: expected a multiple of 64 KiB above 0"),
+        (&["-E", "1M", "-E", "1M"], "component end 1048576"),
+    ] {
+        let (_, err, code) = site.run(&[&["setstripe", "/h"], words].concat());
+        assert!(code != Some(0) && err.contains(why), "{words:?}: {err}");
+    }
+}
