@@ -704,3 +704,25 @@ fn layout_of_components_grows_with_its_file() {
         assert!(code != Some(0) && err.contains(why), "{words:?}: {err}");
     }
 }
+
+/// Objects without data have the time 0, which is later than all times before 1970.
+#[test]
+fn files_from_before_1970_keep_their_time_with_and_without_data() {
+    let site = Site::new("early", 78);
+    let tree = site.scratch.0.join("tree");
+    fs::create_dir_all(&tree).unwrap();
+    for (name, len) in [("empty", 0), ("small", 10), ("large", 300_000)] {
+        let path = tree.join(name);
+        fs::write(&path, bytes(len, 3)).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH - Duration::from_secs(86_400)).unwrap();
+    }
+    site.ok(&["cp", "-r", "./tree", "/", "--stripe-count", "4", "--stripe-size", "64K"]);
+    for name in ["empty", "small", "large"] {
+        let (shown, _) = site.json(&["stat", &format!("/tree/{name}")]);
+        assert_eq!(shown["mtime"], -86_400, "{name}: {shown}");
+    }
+    site.ok(&["cp", "-r", "/tree", "./back"]);
+    let back = fs::metadata(site.scratch.0.join("back/empty")).unwrap();
+    assert_eq!(back.mtime(), -86_400);
+}

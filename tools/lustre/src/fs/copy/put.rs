@@ -317,6 +317,9 @@ impl Copy<'_> {
         let made = copy.created();
         copy.keep_mtime(meta.mtime());
         let mut filled = self.fill(&file, meta.size(), &mut copy).await;
+        if filled.is_ok() {
+            filled = unchanged(&file, meta);
+        }
         if self.preserve && filled.is_ok() {
             let kept = async {
                 let node = self.mount.child(dir, name).await?;
@@ -371,6 +374,20 @@ impl Copy<'_> {
         }
         Ok(())
     }
+}
+
+/// A source that was written to in the meantime has no copy: its bytes are those of no moment. The time of the
+/// last change of its attributes tells of a program that has set the other one back.
+fn unchanged(file: &File, before: &Metadata) -> Result<()> {
+    let after = file.metadata()?;
+    let of = |meta: &Metadata| {
+        let mtime = (meta.mtime(), meta.mtime_nsec());
+        (meta.size(), mtime, (meta.ctime(), meta.ctime_nsec()))
+    };
+    if of(&after) != of(before) {
+        bail!("it has changed while it was copied");
+    }
+    Ok(())
 }
 
 /// What a copy keeps of its source.
