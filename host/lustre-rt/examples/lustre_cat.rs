@@ -23,6 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         access: Access::Read,
         limit: Duration::from_secs(60),
         interrupt: Default::default(),
+        pace: Default::default(),
     };
     wait(async {
         let mount = Mount::begin(&rpc, config).await?;

@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         access: Access::Change,
         limit: Duration::from_secs(60),
         interrupt: Default::default(),
+        pace: Default::default(),
     };
     wait(async {
         let mount = CachedMount::begin(&rpc, config).await?;

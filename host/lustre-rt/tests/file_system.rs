@@ -144,6 +144,7 @@ fn begin(ip: &str, server: &str, access: Access) -> (NodeHandle, RpcNode, Mount)
         access,
         limit: Duration::from_secs(60),
         interrupt: Default::default(),
+        pace: Default::default(),
     };
     let mount = wait(Mount::begin(&rpc, config)).unwrap();
     (node, rpc, mount)

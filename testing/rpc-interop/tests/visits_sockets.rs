@@ -137,6 +137,7 @@ fn config(mgs: Nid, fsname: &str, limit: u64) -> MountConfig {
         access: Access::Read,
         limit: Duration::from_secs(limit),
         interrupt: Default::default(),
+        pace: Default::default(),
     }
 }
 

@@ -230,3 +230,32 @@ fn errors_of_commands_with_two_sides_name_both() {
     let (err, _) = stage.run(&["ls", "/", "--net", "o2ib"]);
     assert!(err.contains("expected a tcp network, such as tcp1"), "{err}");
 }
+
+/// Counted at the server: how many requests wait there at a time, while each waits for a second.
+#[test]
+fn gentle_command_has_one_request_at_a_time_at_each_target() {
+    let stage = Stage::new("gentle", "127.76", |_| ());
+    fs::create_dir_all(stage.dir.join("d")).unwrap();
+    for n in 0..6 {
+        fs::write(stage.dir.join("d").join(n.to_string()), "some").unwrap();
+    }
+    stage.ok(&["cp", "-r", "./d", "/"]);
+    stage.delay();
+    let most = |words: &[&str]| {
+        let mut child = stage.command(words).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let mut most = 0;
+        loop {
+            let (services, _) = stage.rpc.services().unwrap();
+            most = services.iter().map(|service| service.queued).fold(most, usize::max);
+            if let Some(status) = child.try_wait().unwrap() {
+                assert!(status.success(), "{words:?}");
+                return most;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let words = ["find", "/d", "-size", "+1K"];
+    assert_eq!(most(&[&words[..], &["--gentle"]].concat()), 1);
+    let usual = most(&words);
+    assert!(usual >= 4, "{usual} without --gentle");
+}

@@ -65,7 +65,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use lnet_rt::Net;
 use lustre_rt::visitor::{Access, Identity, Node, Place, VisitError};
-use lustre_rt::{Mount, MountConfig, wait};
+use lustre_rt::{Mount, MountConfig, Pace, wait};
 use serde_json::json;
 
 use crate::client::{self, Target, Way};
@@ -163,6 +163,10 @@ struct Visit {
     /// Network of this client, if it is not that of the management server: see --route
     #[arg(long, value_name = "NET", value_parser = client::network)]
     net: Option<Net>,
+    /// Leave the servers to others: one request at a time for each target, and then a pause as long as its
+    /// answer took, at most a second
+    #[arg(long)]
+    gentle: bool,
     /// Visit as this user; the one who runs the command if not given
     #[arg(long)]
     uid: Option<u32>,
@@ -381,6 +385,7 @@ fn visit<R>(
         access,
         limit: Duration::from_secs(visit.way.timeout),
         interrupt: stop.interrupt.clone(),
+        pace: if visit.gentle { Pace::Gentle } else { Pace::Usual },
     };
     let result = wait(async {
         let mount = Mount::begin(&rpc, config).await.map_err(said)?;
