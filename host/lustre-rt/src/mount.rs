@@ -14,10 +14,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use lnet_rt::{Buffer, Nid};
 use lustre_client::visitor::{
-    Access, End, Identity, LEAVE_MAX, Moved, VisitConfig, VisitError, Visitor, Wire,
+    Access, End, Identity, LEAVE_MAX, Moved, Tried, VisitConfig, VisitError, Visitor, Wire,
 };
 use lustre_wire::{ConnectData, ImportKind, Opcode};
-use ptlrpc::{Call, CallError, CallId, Direction, ImportConfig, Reply};
+use ptlrpc::{Call, CallError, CallId, Connection, Direction, ImportConfig, Reply};
 
 use crate::host::Granted;
 use crate::interrupt::Interrupt;
@@ -218,6 +218,14 @@ impl Wire for NodeWire {
     async fn handle(&self, link: &NodeLink, open: CallId) -> Option<u64> {
         let id = link.import.id();
         self.rpc.ask(move |host| host.opens.handle(id, open)).await.flatten()
+    }
+
+    async fn tried(&self, link: &NodeLink) -> Vec<Tried> {
+        let id = link.import.id();
+        let view = self.rpc.ask(move |host| host.ptlrpc.import_view(id)).await.flatten();
+        let connections = view.map(|view| view.connections).unwrap_or_default();
+        let one = |c: Connection| Tried { nid: c.nid, attempts: c.attempts, failure: c.failure };
+        connections.into_iter().map(one).collect()
     }
 
     async fn pause(&self, seconds: u32) {
