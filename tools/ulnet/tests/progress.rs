@@ -10,12 +10,13 @@ use std::thread;
 use crate::stage::Stage;
 
 /// What a command prints on a terminal.
-fn on_terminal(stage: &Stage, last: u8, words: &[&str]) -> String {
+fn on_terminal(stage: &Stage, last: u8, words: &[&str], behind: &str) -> String {
     let command = stage.command_at(last, words);
     let all = std::iter::once(command.get_program()).chain(command.get_args());
     let line: Vec<&str> = all.map(|word| word.to_str().unwrap()).collect();
+    let line = format!("{} {behind}", line.join(" "));
     let mut terminal = Command::new("script");
-    terminal.args(["-qec", &line.join(" "), "/dev/null"]).current_dir(&stage.dir);
+    terminal.args(["-qec", &line, "/dev/null"]).current_dir(&stage.dir);
     for (name, value) in command.get_envs() {
         terminal.env(name, value.unwrap());
     }
@@ -51,7 +52,7 @@ fn commands_that_take_long_show_progress_on_a_terminal_alone() {
         for (last, (words, says)) in (3..).zip(verbs) {
             let (stage, blank) = (&stage, &blank);
             scope.spawn(move || {
-                let out = on_terminal(stage, last, words);
+                let out = on_terminal(stage, last, words, "");
                 assert!(out.contains(" s ") && out.contains('\r'), "{words:?}: {out:?}");
                 assert!(out.contains(says) || out.contains("waiting"), "{words:?}: {out:?}");
                 let last = out.rfind(" s ").unwrap();
@@ -59,6 +60,9 @@ fn commands_that_take_long_show_progress_on_a_terminal_alone() {
             });
         }
     });
+    // A pager has the terminal.
+    let out = on_terminal(&stage, 2, &["find", "/d", "-size", "+0"], "| cat");
+    assert!(out.contains("/d/in/f") && !out.contains(" s "), "{out:?}");
     let o = stage.command(&["find", "/d", "-size", "+0"]).output().unwrap();
     assert!(o.stderr.is_empty() && !o.stdout.contains(&b'\r'), "{o:?}");
     assert!(String::from_utf8(o.stdout).unwrap().contains("/d/in/f\n"));

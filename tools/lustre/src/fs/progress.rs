@@ -2,11 +2,14 @@
 //! standard error and is taken away before anything else is printed; a pipe or a file never gets it.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::fs::{self, FileType};
 
 /// Before the first line of progress, and between two.
 const FIRST: Duration = Duration::from_secs(1);
@@ -71,6 +74,12 @@ fn draw(words: Words, begun: Instant) {
     *drawn = write!(out, "\r{text}").and_then(|()| out.flush()).is_ok();
 }
 
+/// Whether what is printed goes to another program.
+fn is_pipe(file: impl AsFd) -> bool {
+    let stat = fs::fstat(file);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
+}
+
 /// Shows progress until it is dropped.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -80,9 +89,10 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Nothing is shown where no person looks.
+    /// Nothing is shown where no person looks, and where another program may have the terminal: what is
+    /// printed goes to a pager.
     pub(super) fn begin(words: Words) -> Option<Self> {
-        if !std::io::stderr().is_terminal() {
+        if !std::io::stderr().is_terminal() || is_pipe(std::io::stdout()) {
             return None;
         }
         let (end, ended) = mpsc::channel::<()>();
