@@ -213,7 +213,8 @@ impl Node {
         match id {
             PortId::Local(id) => self.local_health_set(id),
             PortId::Peer(id) => {
-                let Some(pni) = self.peers.nis.get(id) else { return };
+                let Some(pni) = self.peers.nis.get_mut(id) else { return };
+                pni.usability_changed(now);
                 let (peer, net) = (pni.peer, pni.nid.net());
                 self.peers.net_health(peer, net);
                 if health == 0 && before > 0 {

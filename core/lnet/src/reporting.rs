@@ -6,6 +6,7 @@ use lnet_types::{Errno, Fault, Instant, MsgId, Nid};
 use crate::Node;
 use crate::msg::{Msg, Role};
 use crate::notice::{Notice, Pair};
+use crate::peer::PeerNi;
 use crate::portal::RESERVED_PORTAL;
 
 impl Node {
@@ -27,14 +28,22 @@ impl Node {
         }
     }
 
-    /// Notes that an interface of a peer has become unusable, if it was the last one.
+    /// Notes that an interface of a peer has become unusable, if it was the last one. One event is often seen
+    /// in several ways, by status and by health, and several times: noted is the change of the peer from
+    /// usable to lost (RS-038).
     pub(crate) fn note_peer(&mut self, id: lnet_types::PeerNiId) {
         let Some(peer) = self.peers.nis.get(id).and_then(|n| self.peers.peers.get(n.peer)) else {
             return;
         };
-        let usable = |n: &crate::peer::PeerNi| n.port.status_up && n.port.health > 0;
-        if !peer.nis().filter_map(|n| self.peers.nis.get(n)).any(usable) {
-            self.outbox.notice(Notice::PeerLost { primary: peer.primary });
+        let nis = || peer.nis().filter_map(|n| self.peers.nis.get(n));
+        if nis().any(PeerNi::is_usable) || nis().all(|n| n.noted_lost) {
+            return;
+        }
+        self.outbox.notice(Notice::PeerLost { primary: peer.primary });
+        for id in peer.nis() {
+            if let Some(pni) = self.peers.nis.get_mut(id) {
+                pni.noted_lost = true;
+            }
         }
     }
 

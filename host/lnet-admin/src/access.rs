@@ -53,6 +53,8 @@ impl Request {
             Self::Discover(_) => ("discover", Write),
             Self::GlobalShow => ("global show", Read),
             Self::Set { .. } => ("set", Write),
+            // On a copy.
+            Self::Trial(_) => ("trial of a change", Read),
             Self::StatsShow => ("stats show", Read),
             Self::StatsReset | Self::CountersReset { .. } => ("stats reset", Write),
             Self::UdspAdd(_) => ("udsp add", Write),

@@ -49,7 +49,7 @@ pub use reply::{
 };
 pub use request::{
     Discover, NiTarget, PEER_NIDS_PER_REQUEST, PEER_NIS_PER_PAGE, Ping, ROUTES_PER_PAGE, Request,
-    TIMERS_MAX, batches, peers_of,
+    TIMERS_MAX, TRIAL_STEPS_PER_REQUEST, TrialPart, batches, peers_of,
 };
 pub use routing::{
     POOL_NAMES, PoolSnapshot, RoutePage, RouteSnapshot, RoutingSnapshot, RoutingState,

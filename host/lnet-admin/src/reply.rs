@@ -72,6 +72,13 @@ pub enum Reply {
     Services(Vec<ServiceSnapshot>),
     /// The faults of the request layer.
     RpcFaults(RpcFaults),
+    /// How a trial goes.
+    Trial {
+        /// Its number, for further parts.
+        number: u64,
+        /// The first step of the part that is refused, and why. The trial has ended.
+        refused: Option<(u32, AdminError)>,
+    },
     /// The first timers of the node, and how many there are.
     Timers {
         /// In the order in which they are due.

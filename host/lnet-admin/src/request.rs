@@ -16,6 +16,10 @@ pub const PEER_NIS_PER_PAGE: usize = 1024;
 /// Most NIDs in one [`Request::PeersAdd`]: some 40 bytes each, far below [`crate::REQUEST_MAX`].
 pub const PEER_NIDS_PER_REQUEST: usize = 4096;
 
+/// Most steps in one [`Request::Trial`], each below [`crate::REQUEST_MAX`] divided by it but for peers of
+/// many NIDs, which are counted by [`PEER_NIDS_PER_REQUEST`].
+pub const TRIAL_STEPS_PER_REQUEST: usize = 512;
+
 /// Most routes on a page (about 150 bytes each).
 pub const ROUTES_PER_PAGE: usize = 4096;
 
@@ -148,6 +152,9 @@ pub enum Request {
         /// What is to change.
         settings: Vec<Setting>,
     },
+    /// Tries steps on a copy of the node, after those of the parts before; nothing changes. Another trial
+    /// has begun since the first part: EAGAIN. [`Reply::Trial`](crate::Reply::Trial)
+    Trial(TrialPart),
     /// The counters of the node (S-stats-1). `Stats`
     StatsShow,
     /// Zeroes the counters of the node, its NIs and peer NIs (C-stats-1). `Done`
@@ -445,6 +452,19 @@ pub fn peers_of<P>(batch: &[(P, Step)]) -> Option<Request> {
     } else {
         batch.iter().map(peer).collect::<Option<_>>().map(Request::PeersAdd)
     }
+}
+
+/// A part of the steps of a trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialPart {
+    /// What the answer to the first part said; 0 in that one.
+    pub number: u64,
+    /// Whether a trial begins with it.
+    pub first: bool,
+    /// Whether the trial ends with it.
+    pub last: bool,
+    /// What an import asks for, in order: not more than [`TRIAL_STEPS_PER_REQUEST`].
+    pub steps: Vec<Request>,
 }
 
 /// Which NIs or peer NIs a change is for.

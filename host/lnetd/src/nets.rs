@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use lnd_sock::{ANY, AcceptFrom, Limits, parse_patterns};
-use lnet::NetTunables;
+use lnet::{NetTunables, NiSpec, Node};
 use lnet_admin::{AdminError, LndSnapshot};
 use lnet_config::{
     AcceptFrom as AcceptMode, LocalAddress, ModuleParameters, NetAdd, NetCpts, NetDel, NetRules,
     SockParameters, nearest,
 };
 use lnet_rt::{Interfaces, Namespace, NiError, NodeHandle, TcpNi};
-use lnet_types::{CptTable, Errno, Net, NetType, NiId, Nid};
+use lnet_types::{CptTable, Errno, Instant, Net, NetType, NiId, Nid};
 
 use crate::control::{Running, stopped};
 use crate::options::{Accept, Options};
@@ -165,7 +165,7 @@ impl SockDefaults {
 }
 
 /// What the daemon remembers of the interfaces that it has made.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Nets {
     made: BTreeMap<NiId, Made>,
     /// The tunables of each net, which its first interface brought (C-netadd-6).
@@ -187,6 +187,21 @@ struct Made {
 }
 
 impl Made {
+    fn new(nid: Nid, add: &NetAdd, tunables: NetTunables, place: &Place) -> Self {
+        let mut made = Self {
+            nid,
+            interface: place.device.clone(),
+            conns_per_peer: 0,
+            tos: add.lnd.tos.unwrap_or(-1),
+            speed_mbps: place.speed_mbps,
+            by_address: place.by_address,
+            namespace: place.namespace.clone(),
+            ib: rdma::is_rdma(nid).then(|| rdma::Made::new(add, tunables.peer_credits)),
+        };
+        made.conns_per_peer = made.conns(add.lnd.conns_per_peer);
+        made
+    }
+
     /// Connections per peer when `asked` are wanted: 0 and none let the link's speed decide (K-12).
     fn conns(&self, asked: Option<u8>) -> u8 {
         match asked {
@@ -237,7 +252,20 @@ impl Nets {
             .blocking()
             .map_err(|e| stopped(&e))?
             .map_err(|e| AdminError::errno(e.errno()).because(e))?;
-        Ok(Self { made: BTreeMap::new(), tunables: BTreeMap::new() })
+        Ok(Self::default())
+    }
+
+    fn keep(&mut self, ni: NiId, made: Made, tunables: NetTunables) {
+        self.tunables.entry(made.nid.net()).or_insert(tunables);
+        self.made.insert(ni, made);
+    }
+
+    fn forget(&mut self, ni: NiId) {
+        let Some(Made { nid, .. }) = self.made.remove(&ni) else { return };
+        let net = nid.net();
+        if !self.made.values().any(|m| m.nid.net() == net) {
+            self.tunables.remove(&net);
+        }
     }
 
     /// What `net show` says; `global` is the time limit that interfaces without one of the driver's own
@@ -365,8 +393,69 @@ pub(crate) fn add(
     add: &NetAdd,
     scene: Scene<'_>,
 ) -> Result<Vec<NiId>, AdminError> {
-    const TEXT: &str = "cannot add LNet NI";
-    let refuse = |errno, why: String| AdminError::new(errno, TEXT).because(why);
+    let wanted = judge(&node.cpts, sock, add, scene)?;
+    node.nets.warn_of_other_tunables(add);
+    let mut made = Vec::new();
+    for place in &wanted.places {
+        let outcome = add_one(node, sock, &wanted.add, wanted.tunables, place);
+        match outcome {
+            Ok(ni) => made.push(ni),
+            Err((errno, why)) => {
+                // Nothing of the request stays.
+                for ni in made {
+                    remove(node, ni)?;
+                }
+                return Err(AdminError::new(errno, NOT_ADDED).because(why));
+            }
+        }
+    }
+    Ok(made)
+}
+
+/// The same in a copy of the node, without a driver: what only the system can refuse is not seen.
+pub(crate) fn try_add(
+    node: &mut Node,
+    nets: &mut Nets,
+    (cpts, sock): (&CptTable, &SockDefaults),
+    add: &NetAdd,
+    scene: Scene<'_>,
+    now: Instant,
+) -> Result<(), AdminError> {
+    let Wanted { add, tunables, places } = judge(cpts, sock, add, scene)?;
+    for place in &places {
+        let nid = Nid::from_ip(add.net, place.ip);
+        let interface = place.device.clone();
+        let spec = NiSpec { nid, interface, tunables, lnd_timeout: None };
+        let cpts = place.cpts.clone().or_else(|| add.cpts.clone()).map(BTreeSet::from_iter);
+        let added = node.add_ni(now, spec);
+        let added = added.and_then(|ni| node.set_ni_cpts(ni, cpts).map(|()| ni));
+        let ni = added.map_err(|errno| {
+            let why = not_added(&NiError::Refused { nid, errno }, nid, nets);
+            AdminError::new(errno, NOT_ADDED).because(why)
+        })?;
+        nets.keep(ni, Made::new(nid, &add, tunables, place), tunables);
+    }
+    Ok(())
+}
+
+/// The text of a refusal.
+const NOT_ADDED: &str = "cannot add LNet NI";
+
+/// What a request asks for, with what is behind it, and where.
+struct Wanted {
+    add: NetAdd,
+    tunables: NetTunables,
+    places: Vec<Place>,
+}
+
+/// Whether a request can be, as far as that can be said without the node and its drivers.
+fn judge(
+    cpts: &CptTable,
+    sock: &SockDefaults,
+    add: &NetAdd,
+    scene: Scene<'_>,
+) -> Result<Wanted, AdminError> {
+    let refuse = |errno, why: String| AdminError::new(errno, NOT_ADDED).because(why);
     match add.net.kind {
         NetType::TCP => {}
         NetType::O2IB => {
@@ -380,9 +469,8 @@ pub(crate) fn add(
     }
     add.check().map_err(|e| refuse(Errno::EINVAL, e.to_string()))?;
     let named = add.interfaces.iter().filter_map(|i| i.cpts.as_ref());
-    named.chain(&add.cpts).try_for_each(|cpts| there(&node.cpts, cpts))?;
+    named.chain(&add.cpts).try_for_each(|wanted| there(cpts, wanted))?;
     let credits = |v: Option<u32>, default: u32| v.filter(|v| *v != 0).unwrap_or(default);
-    node.nets.warn_of_other_tunables(add);
     let table = load(scene.namespace)?;
     let is_rdma = add.net.kind == NetType::O2IB;
     let mut add = if is_rdma { sock.ib.by_interface(add, &table) } else { add.clone() };
@@ -392,7 +480,7 @@ pub(crate) fn add(
         false => (sock.parameters.tunables(), sock.parameters.lnd()),
     };
     add.lnd = add.lnd.or(of_driver);
-    let (add, t) = (&add, add.tunables.or(of_net));
+    let t = add.tunables.or(of_net);
     let tunables = NetTunables {
         peer_timeout: t
             .peer_timeout_s
@@ -402,9 +490,8 @@ pub(crate) fn add(
         credits: credits(t.credits, NetTunables::SOCK.credits),
     };
     let tunables = if is_rdma { rdma::bounded(tunables) } else { tunables };
-    let mut made = Vec::new();
     let placed_in = |table: &Interfaces, scene| {
-        places(table, add, scene).map_err(|(errno, why)| {
+        places(table, &add, scene).map_err(|(errno, why)| {
             let unusable = add.interfaces.iter().find(|i| table.resolve(&i.name).is_none());
             let no_interface = unusable.filter(|i| table.named(&i.name).is_none());
             AdminError { no_interface: no_interface.map(|i| i.name.clone()), ..refuse(errno, why) }
@@ -421,20 +508,8 @@ pub(crate) fn add(
         placed_in(&own, Scene { namespace: None, ..scene })
             .map_err(|of_own| if known(&own) > known(&table) { of_own } else { e })
     });
-    for place in placed? {
-        let outcome = add_one(node, sock, add, tunables, &place);
-        match outcome {
-            Ok(ni) => made.push(ni),
-            Err((errno, why)) => {
-                // Nothing of the request stays.
-                for ni in made {
-                    remove(node, ni)?;
-                }
-                return Err(refuse(errno, why));
-            }
-        }
-    }
-    Ok(made)
+    let places = placed?;
+    Ok(Wanted { add, tunables, places })
 }
 
 /// The interfaces of a network namespace.
@@ -459,19 +534,41 @@ fn there(table: &CptTable, cpts: &[u32]) -> Result<(), AdminError> {
 
 /// Ties interfaces that are there to other CPTs (MR-cfg-030), all that are meant or none.
 pub(crate) fn set_cpts(node: &Running, set: &NetCpts) -> Result<(), AdminError> {
-    if let Some(cpts) = &set.cpts {
-        there(&node.cpts, cpts)?;
-    }
-    let NetCpts { net, interfaces, nid, cpts } = set.clone();
-    let nis = meant(node, &NetDel { net, interfaces, nid }, None, ["cannot set CPT"; 2])?;
-    let cpts = cpts.map(BTreeSet::from_iter);
+    let (nis, cpts) = judge_cpts(&node.cpts, &node.nets, set)?;
     node.handle
         .call(move |stack, _| {
             nis.into_iter().try_for_each(|ni| stack.set_ni_cpts(ni, cpts.clone()))
         })
         .blocking()
         .map_err(|e| stopped(&e))?
-        .map_err(|errno| AdminError::new(errno, "cannot set CPT").because(errno))
+        .map_err(|errno| AdminError::new(errno, NO_CPTS).because(errno))
+}
+
+/// The text of a refusal.
+const NO_CPTS: &str = "cannot set CPT";
+
+/// The same in a copy of the node.
+pub(crate) fn try_set_cpts(
+    node: &mut Node,
+    nets: &Nets,
+    cpts: &CptTable,
+    set: &NetCpts,
+) -> Result<(), AdminError> {
+    let (nis, cpts) = judge_cpts(cpts, nets, set)?;
+    let set = nis.into_iter().try_for_each(|ni| node.set_ni_cpts(ni, cpts.clone()));
+    set.map_err(|errno| AdminError::new(errno, NO_CPTS).because(errno))
+}
+
+/// The interfaces that are meant, and their CPTs.
+type TiedTo = (Vec<NiId>, Option<BTreeSet<u32>>);
+
+fn judge_cpts(table: &CptTable, nets: &Nets, set: &NetCpts) -> Result<TiedTo, AdminError> {
+    if let Some(cpts) = &set.cpts {
+        there(table, cpts)?;
+    }
+    let NetCpts { net, interfaces, nid, cpts } = set.clone();
+    let nis = meant(nets, &NetDel { net, interfaces, nid }, None, [NO_CPTS; 2])?;
+    Ok((nis, cpts.map(BTreeSet::from_iter)))
 }
 
 /// Which address of an interface its NI is to have, where the request leaves it open.
@@ -648,17 +745,7 @@ fn add_one(
     place: &Place,
 ) -> Result<NiId, (Errno, String)> {
     let nid = Nid::from_ip(add.net, place.ip);
-    let mut made = Made {
-        nid,
-        interface: place.device.clone(),
-        conns_per_peer: 0,
-        tos: add.lnd.tos.unwrap_or(-1),
-        speed_mbps: place.speed_mbps,
-        by_address: place.by_address,
-        namespace: place.namespace.clone(),
-        ib: rdma::is_rdma(nid).then(|| rdma::Made::new(add, tunables.peer_credits)),
-    };
-    made.conns_per_peer = made.conns(add.lnd.conns_per_peer);
+    let made = Made::new(nid, add, tunables, place);
     // Those of the interface before those of the net (C-netadd-2).
     let cpts = place.cpts.clone().or_else(|| add.cpts.clone()).map(BTreeSet::from_iter);
     if let Some(ib) = made.ib {
@@ -675,8 +762,7 @@ fn add_one(
             .blocking()
             .map_err(|e| (e.errno(), e.to_string()))?
             .map_err(|e| (e.errno(), not_added(&e, nid, &node.nets)))?;
-        node.nets.made.insert(ni, made);
-        node.nets.tunables.entry(add.net).or_insert(tunables);
+        node.nets.keep(ni, made, tunables);
         return Ok(ni);
     }
     let ni = TcpNi {
@@ -695,8 +781,7 @@ fn add_one(
         .blocking()
         .map_err(|e| (e.errno(), e.to_string()))?
         .map_err(|e| (e.errno(), not_added(&e, nid, &node.nets)))?;
-    node.nets.made.insert(ni, made);
-    node.nets.tunables.entry(add.net).or_insert(tunables);
+    node.nets.keep(ni, made, tunables);
     Ok(ni)
 }
 
@@ -728,14 +813,33 @@ pub(crate) fn del(
     del: &NetDel,
     namespace: Option<&Namespace>,
 ) -> Result<(), AdminError> {
-    let gone = meant(node, del, namespace, ["cannot del LNet NI", "cannot del network"])?;
+    let gone = meant(&node.nets, del, namespace, NOT_DELETED)?;
     gone.into_iter().try_for_each(|ni| remove(node, ni))
+}
+
+/// The texts of refusals: there is no such interface; there is none at all.
+const NOT_DELETED: [&str; 2] = ["cannot del LNet NI", "cannot del network"];
+
+/// The same in a copy of the node.
+pub(crate) fn try_del(
+    node: &mut Node,
+    nets: &mut Nets,
+    del: &NetDel,
+    namespace: Option<&Namespace>,
+    now: Instant,
+) -> Result<(), AdminError> {
+    let gone = meant(nets, del, namespace, NOT_DELETED)?;
+    gone.into_iter().try_for_each(|ni| {
+        nets.forget(ni);
+        let gone = node.del_ni(now, ni);
+        gone.map_err(|errno| AdminError::new(errno, NOT_DELETED[0]).because(errno))
+    })
 }
 
 /// The interfaces that a request means: of two of the same name the one in the caller's network
 /// namespace. The texts: there is no such one; there is none at all.
 fn meant(
-    node: &Running,
+    nets: &Nets,
     del: &NetDel,
     namespace: Option<&Namespace>,
     [text, of_all]: [&'static str; 2],
@@ -743,8 +847,7 @@ fn meant(
     if del.net.kind == NetType::LO {
         return Err(AdminError::new(Errno::ENODEV, "setting @lo not allowed"));
     }
-    let of_net: Vec<(NiId, Made)> = node
-        .nets
+    let of_net: Vec<(NiId, Made)> = nets
         .made
         .iter()
         .filter(|(_, m)| m.nid.net() == del.net)
@@ -784,12 +887,7 @@ fn meant(
 }
 
 fn remove(node: &mut Running, ni: NiId) -> Result<(), AdminError> {
-    if let Some(Made { nid, .. }) = node.nets.made.remove(&ni) {
-        let net = nid.net();
-        if !node.nets.made.values().any(|m| m.nid.net() == net) {
-            node.nets.tunables.remove(&net);
-        }
-    }
+    node.nets.forget(ni);
     node.handle
         .call(move |stack, _| stack.del_ni(ni))
         .blocking()

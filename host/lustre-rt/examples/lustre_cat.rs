@@ -23,10 +23,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         access: Access::Read,
         limit: Duration::from_secs(60),
         interrupt: Default::default(),
+        pace: Default::default(),
     };
     wait(async {
         let mount = Mount::begin(&rpc, config).await?;
-        let file = mount.open_file(&mount.find(place.path.as_bytes(), true).await?).await?;
+        let file = mount.open_file(&mount.find(&place.path, true).await?).await?;
         for at in (0..file.size()).step_by(4 << 20) {
             for part in mount.read(&file, at, 4 << 20).await? {
                 let hole = vec![0; part.len as usize - part.bytes.len()];

@@ -13,7 +13,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [source, place, rest @ ..] = words.as_slice() else { return Err("SOURCE PLACE".into()) };
     let (place, port): (Place, u16) =
         (place.parse()?, rest.first().map_or(Ok(988), |p| p.parse())?);
-    let (dir, name) = place.path.rsplit_once('/').ok_or("a path below the root")?;
+    let mut names = place.path.rsplitn(2, |byte| *byte == b'/');
+    let name = names.next().unwrap_or_default();
+    let dir = names.next().ok_or("a path below the root")?;
     let node = NodeBuilder::new().tcp(source.parse()?, port).start()?;
     let rpc = RpcNode::start(&node, Default::default())?;
     let config = MountConfig {
@@ -24,12 +26,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         access: Access::Change,
         limit: Duration::from_secs(60),
         interrupt: Default::default(),
+        pace: Default::default(),
     };
     wait(async {
         let mount = CachedMount::begin(&rpc, config).await?;
-        let dir = mount.find(dir.as_bytes(), true).await?;
+        let dir = mount.find(dir, true).await?;
         let create = Create { mode: 0o666, exclusive: true, ..Create::default() };
-        let mut file = mount.create(&dir, name.as_bytes(), OpenHow::WRITE, &create).await?;
+        let mut file = mount.create(&dir, name, OpenHow::WRITE, &create).await?;
         let mut input = std::io::stdin().lock();
         loop {
             // The cache takes them without a copy, and writes them back while more is read.

@@ -73,6 +73,7 @@ mod mount;
 mod node;
 mod obj;
 mod objects;
+mod pace;
 mod seats;
 mod services;
 mod spare;
@@ -93,6 +94,7 @@ pub use mount::{Mount, MountConfig, NodeLink, NodeWire};
 pub use node::{Done, Import, RpcError, RpcNode};
 pub use obj::{ObjClient, ObjError, ObjInfo, ObjSpace};
 pub use objects::{Object, ObjectOp, ObjectRead, Objects, ObjectsError};
+pub use pace::{Pace, REST_MAX};
 pub use seats::{Callbacks, ObjectLock};
 pub use spec::{ParseTargetError, TargetKind, TargetSpec};
 

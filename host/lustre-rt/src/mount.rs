@@ -10,18 +10,19 @@ use core::pin::pin;
 use core::time::Duration;
 use std::sync::{Arc, PoisonError};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use lnet_rt::{Buffer, Nid};
 use lustre_client::visitor::{
-    Access, End, Identity, LEAVE_MAX, Moved, VisitConfig, VisitError, Visitor, Wire,
+    Access, End, Identity, LEAVE_MAX, Moved, Tried, VisitConfig, VisitError, Visitor, Wire,
 };
-use lustre_wire::{ConnectData, ImportKind};
-use ptlrpc::{Call, CallError, CallId, Direction, ImportConfig, Reply};
+use lustre_wire::{ConnectData, ImportKind, Opcode};
+use ptlrpc::{Call, CallError, CallId, Connection, Direction, ImportConfig, Reply};
 
 use crate::host::Granted;
 use crate::interrupt::Interrupt;
 use crate::node::{Done, Import, RpcError, RpcNode};
+use crate::pace::{Pace, Turn, Waits};
 use crate::spare::Spare;
 
 /// Where a mount goes.
@@ -41,6 +42,8 @@ pub struct MountConfig {
     pub limit: Duration,
     /// Ends it before its time.
     pub interrupt: Interrupt,
+    /// How hard it works its targets.
+    pub pace: Pace,
 }
 
 /// A file system that is visited.
@@ -53,12 +56,12 @@ impl Mount {
     /// # Errors
     /// No management server, no such file system, no metadata target, or a refusal.
     pub async fn begin(rpc: &RpcNode, config: MountConfig) -> Result<Self, VisitError> {
-        let MountConfig { mgs, fsname, client, who, access, limit, interrupt } = config;
+        let MountConfig { mgs, fsname, client, who, access, limit, interrupt, pace } = config;
         // Cookies of locks must differ from those of other visits: the uuid does.
         let seed = client.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
-        let wire = NodeWire { rpc: rpc.clone(), limit, interrupt, spare: Arc::default() };
+        let wire = NodeWire { rpc: rpc.clone(), limit, interrupt, pace, spare: Arc::default() };
         let config = VisitConfig { mgs, fsname, client, who, access, seed };
         Ok(Self(Visitor::begin(wire, config).await?))
     }
@@ -83,6 +86,7 @@ pub struct NodeWire {
     rpc: RpcNode,
     limit: Duration,
     interrupt: Interrupt,
+    pace: Pace,
     spare: Arc<Spare>,
 }
 
@@ -91,6 +95,8 @@ pub struct NodeWire {
 pub struct NodeLink {
     import: Import,
     granted: Granted,
+    /// Of a visit that is gentle.
+    turn: Option<Turn>,
 }
 
 impl NodeWire {
@@ -150,7 +156,8 @@ impl Wire for NodeWire {
             }
         });
         opened.map_err(|_| CallError::Closed)?.map_err(CallError::NoDescriptor)?;
-        Ok(NodeLink { import, granted })
+        let turn = (self.pace == Pace::Gentle).then(|| Turn::new(Instant::now()));
+        Ok(NodeLink { import, granted, turn })
     }
 
     fn connect(&self, link: &NodeLink) {
@@ -160,6 +167,12 @@ impl Wire for NodeWire {
     }
 
     async fn call(&self, link: &NodeLink, call: Call, moved: Moved) -> End {
+        // A lock is given back at once: another client may wait for it, and a call of this one.
+        let turn = link.turn.as_ref().filter(|_| call.opcode != Opcode::LDLM_CANCEL);
+        let _going = match turn {
+            Some(turn) => Some(turn.take(self).await),
+            None => None,
+        };
         let link = &link.import;
         let keeps = call.keep.then(|| call.buffers.clone());
         let call = Call { limit: Some(self.interrupt.limit(self.limit)), ..call };
@@ -207,6 +220,14 @@ impl Wire for NodeWire {
         self.rpc.ask(move |host| host.opens.handle(id, open)).await.flatten()
     }
 
+    async fn tried(&self, link: &NodeLink) -> Vec<Tried> {
+        let id = link.import.id();
+        let view = self.rpc.ask(move |host| host.ptlrpc.import_view(id)).await.flatten();
+        let connections = view.map(|view| view.connections).unwrap_or_default();
+        let one = |c: Connection| Tried { nid: c.nid, attempts: c.attempts, failure: c.failure };
+        connections.into_iter().map(one).collect()
+    }
+
     async fn pause(&self, seconds: u32) {
         sleep(Duration::from_secs(seconds.into())).await;
     }
@@ -230,7 +251,17 @@ impl Wire for NodeWire {
     }
 }
 
-/// Ends after so long. A thread waits for it: pauses are rare, and come after errors.
+impl Waits for NodeWire {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    async fn until(&self, time: Instant) {
+        sleep(time.saturating_duration_since(Instant::now())).await;
+    }
+}
+
+/// Ends after so long. A thread waits for it: pauses are rare, come after errors, or are long beside it.
 async fn sleep(time: Duration) {
     let (tx, rx) = async_channel::bounded::<()>(1);
     let waiter = thread::Builder::new().spawn(move || {

@@ -46,6 +46,7 @@ fn config(ip: &str, server: &str) -> MountConfig {
         access: Access::Change,
         limit: Duration::from_secs(60),
         interrupt: Default::default(),
+        pace: Default::default(),
     }
 }
 

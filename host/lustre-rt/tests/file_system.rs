@@ -143,6 +143,7 @@ fn config(ip: &str, server: &str, access: Access) -> MountConfig {
         access,
         limit: Duration::from_secs(60),
         interrupt: Default::default(),
+        pace: Default::default(),
     }
 }
 

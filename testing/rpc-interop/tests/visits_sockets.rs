@@ -132,6 +132,7 @@ fn config(mgs: Nid, fsname: &str, limit: u64) -> MountConfig {
         access: Access::Read,
         limit: Duration::from_secs(limit),
         interrupt: Default::default(),
+        pace: Default::default(),
     }
 }
 
@@ -180,6 +181,9 @@ fn a_management_server_that_is_not_there_ends_the_visit_within_its_limit() {
     let (node, rpc) = client("127.73.0.3");
     let nid: Nid = "127.73.0.4@tcp".parse().expect("a NID");
     let e = wait(Mount::begin(&rpc, config(nid, "lfs", 2))).expect_err("no server");
-    assert_eq!(e, VisitError::Unreachable { target: "MGS".to_owned(), nids: vec![nid] });
+    let VisitError::Unreachable { target, nids, tried } = &e else { panic!("{e}") };
+    assert_eq!((target.as_str(), nids), ("MGS", &vec![nid]));
+    assert_eq!((tried.len(), tried[0].nid), (1, nid), "{e}");
+    assert!(tried[0].attempts > 0, "{e}");
     node.stop(Duration::from_secs(1)).blocking();
 }

@@ -90,10 +90,9 @@ pub(crate) fn sources(to: Nid, given: &[Source], port: u16) -> Result<Vec<(Net, 
 
 /// A network of this machine on a command line.
 pub(crate) fn network(text: &str) -> Result<Net> {
-    let net: Net = text.parse().with_context(|| format!("network '{text}'"))?;
-    match net.kind == NetType::TCP {
-        true => Ok(net),
-        false => bail!("network '{net}': expected a tcp network, such as tcp1"),
+    match text.parse::<Net>() {
+        Ok(net) if net.kind == NetType::TCP => Ok(net),
+        _ => bail!("network '{text}': expected a tcp network, such as tcp1"),
     }
 }
 

@@ -326,6 +326,75 @@ fn a_node_becomes_equal_to_a_file_by_the_smallest_change_or_stays_as_it_is() {
     assert!(err.contains("did you mean 'retry_count'?"), "{err}");
 }
 
+/// What each of the files names cannot be: the same words and the same status, whether or not a change
+/// was to be made, and nothing has changed.
+#[test]
+fn a_dry_run_refuses_what_the_real_run_refuses_in_the_same_words_and_with_the_same_status() {
+    let dir = Dir::new("sync-dry");
+    let port = fresh::port();
+    let bare = Daemon::start_on(port, &dir, "b", "default", None).unwrap();
+    let node = Daemon::start_on(port, &dir, "a", "default", None).unwrap();
+    node.says(&["lnet", "configure"]);
+    node.says(&["net", "add", "--nid", "127.0.0.5@tcp"]);
+    let file = dir.file("want.yaml");
+    let has = "net:\n- net type: tcp\n  local NI(s):\n  - nid: 127.0.0.5@tcp\n";
+    // One device is used once in a network.
+    let also = format!("{has}- net type: tcp1\n  local NI(s):\n  - nid: 127.0.0.6@tcp1\n");
+    let peer = "peer:\n- primary nid: 127.0.9.9@tcp\n  peer ni:\n  - nid: 127.0.9.8@tcp\n";
+    let values = "global:\n  retry_count: 1\n  health_sensitivity: 5000\n";
+    for (text, why) in [
+        (format!("{also}{values}"), "health_sensitivity 5000: expected 0 to 1000"),
+        (format!("{also}    CPT: \"[999]\"\n"), "CPT 999: expected 0 to"),
+        (also.replace("nid: 127.0.0.6@tcp1", "interfaces:\n      0: nosuch0"), "'nosuch0'"),
+        (
+            format!("{also}  - nid: 127.0.0.6@tcp1\n"),
+            "127.0.0.6@tcp1: is a NID of this node already",
+        ),
+        (format!("{also}    lnd tunables:\n      tos: 256\n"), "tos"),
+        (also.replace("tcp1", "gni"), "gni"),
+        (format!("{also}{peer}route:\n- net: o2ib\n  gateway: 10.0.0.1@tcp7\n"), "10.0.0.1@tcp7"),
+        (format!("{has}{peer}route:\n- net: tcp\n  gateway: 127.0.9.9@tcp\n"), "is on tcp itself"),
+        (
+            format!(
+                "{has}{peer}- primary nid: 127.0.9.7@tcp\n  peer ni:\n  - nid: 127.0.9.8@tcp\n"
+            ),
+            "127.0.9",
+        ),
+        (format!("{has}udsp:\n- src: nonsense\n  action:\n    priority: 1\n"), "src"),
+    ] {
+        fs::write(&file, &text).unwrap();
+        for node in [&node, &bare] {
+            let before = (node.ctl(&["export", "--backup"]), node.ctl(&["lnet", "show"]));
+            let sync = |more: &[&str]| {
+                let words = ["import", "--sync"].iter().chain(more);
+                node.ctl(&words.copied().chain([file.to_str().unwrap()]).collect::<Vec<_>>())
+            };
+            let (dry, real) = (sync(&["--dry-run"]), sync(&[]));
+            assert_eq!(dry, real, "{text}");
+            let (code, out, err) = dry;
+            assert!(code != 0 && out.is_empty() && err.contains(why), "{text}{code} {out}{err}");
+            let after = (node.ctl(&["export", "--backup"]), node.ctl(&["lnet", "show"]));
+            assert_eq!(after, before, "{text}");
+        }
+    }
+    // More steps than one request may have.
+    let peers: String = (0..1500)
+        .map(|n| format!("- primary nid: 10.7.{}.{}@tcp\n", n / 200, n % 200 + 1))
+        .collect();
+    fs::write(&file, format!("{has}peer:\n{peers}")).unwrap();
+    let (code, out, err) = node.ctl(&["import", "--sync", "--dry-run", file.to_str().unwrap()]);
+    assert_eq!((code, out.lines().count()), (0, 1500), "{err}");
+    fs::write(
+        &file,
+        format!(
+            "{has}peer:\n{peers}- primary nid: 10.7.9.9@tcp\n  peer ni:\n  - nid: 10.7.0.1@tcp\n"
+        ),
+    )
+    .unwrap();
+    let (code, out, err) = node.ctl(&["import", "--sync", "--dry-run", file.to_str().unwrap()]);
+    assert!(code != 0 && out.is_empty() && err.contains("10.7.9.9@tcp"), "{code} {out}{err}");
+}
+
 /// Of a gateway the peer can only be configured while no route leads over it, and the last interface of a
 /// net takes its peers and the routes over it along.
 #[test]

@@ -199,3 +199,23 @@ fn directory_on_a_metadata_target_that_is_not_there_is_not_made() {
         assert!(code == Some(2) && err.contains(expected), "{words:?}: {code:?} {err}");
     }
 }
+
+#[test]
+fn target_out_of_service_is_named_with_what_each_of_its_nodes_has_said() {
+    let stage = stage("service", "127.68");
+    fs::write(stage.dir.join("source"), "some").unwrap();
+    stage.ok(&["cp", "./source", "/f"]);
+    assert!(stage.rpc.remove_target(crate::stage::OST, std::time::Duration::ZERO).unwrap());
+    let (err, code) = stage.run(&["cat", "/f", "--timeout", "3"]);
+    let says = "lfs-OST0000_UUID: not in service: 127.68.0.1@tcp does not serve it (-19)";
+    assert!(code == Some(1) && err.contains(says), "{err}");
+    // Nothing listens at this one.
+    let mut command = stage.command(&["ls", "127.68.0.9@tcp:/lfs", "--timeout", "3"]);
+    let err = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    let says = "MGS: no answer in time: 127.68.0.9@tcp has not answered";
+    assert!(err.contains(says), "{err}");
+    // Of several nodes each is named.
+    let place = "127.68.0.9@tcp:127.68.0.8@tcp:/lfs";
+    let err = stage.run(&["ls", place, "--timeout", "6"]).0;
+    assert!(err.contains("127.68.0.9@tcp") && err.contains("; 127.68.0.8@tcp"), "{err}");
+}

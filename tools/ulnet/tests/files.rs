@@ -660,3 +660,69 @@ fn operands_of_two_file_systems_are_visited_one_after_the_other() {
     }
     one.fails(&["cp", "-r", "/d", &there, "."], "in the file system of");
 }
+
+#[test]
+fn layout_of_components_grows_with_its_file() {
+    let site = Site::new("components", 77);
+    site.ok(&["mkdir", "/d"]);
+    site.ok(&[
+        "setstripe",
+        "-E",
+        "1M",
+        "-c",
+        "1",
+        "-E",
+        "2M",
+        "-c",
+        "2",
+        "-E",
+        "-1",
+        "-c",
+        "4",
+        "/d",
+    ]);
+    let written = bytes(5 << 20, 9);
+    fs::write(site.scratch.0.join("source"), &written).unwrap();
+    site.ok(&["cp", "./source", "/d/f", "--verify"]);
+    let (shown, _) = site.json(&["getstripe", "/d/f"]);
+    let parts = shown["layout"]["components"].as_array().unwrap();
+    let of = |name: &str| -> Vec<Option<u64>> { parts.iter().map(|p| p[name].as_u64()).collect() };
+    assert_eq!(of("start"), [Some(0), Some(1 << 20), Some(2 << 20)], "{shown}");
+    assert_eq!(of("end"), [Some(1 << 20), Some(2 << 20), None]);
+    assert_eq!(of("stripe_count"), [Some(1), Some(2), Some(4)]);
+    // A file of its own, with its front on the metadata target.
+    site.ok(&["setstripe", "-E", "64K", "-L", "mdt", "-E", "eof", "-c", "-1", "-S", "64K", "/g"]);
+    site.ok(&["cp", "./source", "/g", "--verify"]);
+    let (shown, _) = site.json(&["getstripe", "/g"]);
+    assert_eq!(shown["layout"]["components"][0]["pattern"], "mdt", "{shown}");
+    for (words, why) in [
+        (&["-c", "1", "-E", "-1"][..], "-E: expected before"),
+        (&["-E", "1000", "-E", "-1"], "component end 1000: expected a multiple of 64 KiB above 0"),
+        (&["-E", "1M", "-E", "1M"], "component end 1048576"),
+    ] {
+        let (_, err, code) = site.run(&[&["setstripe", "/h"], words].concat());
+        assert!(code != Some(0) && err.contains(why), "{words:?}: {err}");
+    }
+}
+
+/// Objects without data have the time 0, which is later than all times before 1970.
+#[test]
+fn files_from_before_1970_keep_their_time_with_and_without_data() {
+    let site = Site::new("early", 78);
+    let tree = site.scratch.0.join("tree");
+    fs::create_dir_all(&tree).unwrap();
+    for (name, len) in [("empty", 0), ("small", 10), ("large", 300_000)] {
+        let path = tree.join(name);
+        fs::write(&path, bytes(len, 3)).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH - Duration::from_secs(86_400)).unwrap();
+    }
+    site.ok(&["cp", "-r", "./tree", "/", "--stripe-count", "4", "--stripe-size", "64K"]);
+    for name in ["empty", "small", "large"] {
+        let (shown, _) = site.json(&["stat", &format!("/tree/{name}")]);
+        assert_eq!(shown["mtime"], -86_400, "{name}: {shown}");
+    }
+    site.ok(&["cp", "-r", "/tree", "./back"]);
+    let back = fs::metadata(site.scratch.0.join("back/empty")).unwrap();
+    assert_eq!(back.mtime(), -86_400);
+}

@@ -28,6 +28,8 @@ mod http;
 mod interrupted;
 #[path = "lctl.rs"]
 mod lctl;
+#[path = "lists.rs"]
+mod lists;
 #[path = "lock.rs"]
 mod lock;
 #[path = "man.rs"]
@@ -46,6 +48,8 @@ mod page;
 mod parameters;
 #[path = "perf.rs"]
 mod perf;
+#[path = "progress.rs"]
+mod progress;
 #[path = "python.rs"]
 mod python;
 #[path = "rpc.rs"]

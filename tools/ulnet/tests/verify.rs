@@ -67,3 +67,31 @@ fn a_copy_that_is_read_otherwise_than_its_source_is_found_by_verify_alone() {
     ok(usize::MAX, &["cp", "/a", "./out", "--verify"]);
     assert!(fs::read(stage.dir.join("out")).unwrap() == written);
 }
+
+/// As long as before: only its times say that it is another file.
+#[test]
+fn source_that_is_rewritten_while_it_is_copied_is_named_and_has_no_copy() {
+    let rewritten = Arc::new(std::sync::Mutex::new(None::<std::path::PathBuf>));
+    let path = Arc::clone(&rewritten);
+    let hook = move |served: &mut Served| {
+        if served.opcode == Opcode::OST_WRITE
+            && let Some(path) = path.lock().unwrap().take()
+        {
+            // Clocks of files tick every few milliseconds.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let mut bytes = fs::read(&path).unwrap();
+            bytes.reverse();
+            fs::write(&path, bytes).unwrap();
+        }
+    };
+    let stage = Stage::new("rewritten", "127.79", hook);
+    let source = stage.dir.join("source");
+    let written: Vec<u8> = (0..20 << 20).map(|at: u32| (at >> 12) as u8).collect();
+    fs::write(&source, &written).unwrap();
+    *rewritten.lock().unwrap() = Some(source);
+    let (err, code) = stage.run(&["cp", "./source", "/f"]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("./source: it has changed while it was copied"), "{err}");
+    assert_eq!(stage.run(&["stat", "/f"]).1, Some(1), "a copy of no moment is not left");
+    stage.ok(&["cp", "./source", "/f"]);
+}

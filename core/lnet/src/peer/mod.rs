@@ -22,6 +22,7 @@ mod replies;
 mod retry;
 pub(crate) mod sync;
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use lnet_types::{Errno, Instant, MsgId, Net, NiId, Nid, PeerId, PeerNiId};
@@ -136,6 +137,11 @@ pub(crate) struct PeerNet {
     pub(crate) health: u32,
 }
 
+/// For how long an interface of a lost peer has to be usable before its loss is news again. Each message of a
+/// peer says that its interface is up, that of an announcement too; and announcements are repeated, and
+/// withdrawn in between, for less than this (`cut_off.rs`).
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// One interface of a peer.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct PeerNi {
@@ -162,6 +168,10 @@ pub(crate) struct PeerNi {
     /// Its node has announced it as down, and nothing has shown since that it is up. The stored status
     /// is also down when only a connection has ended.
     pub(crate) announced_down: bool,
+    /// A notice says that its peer is lost, and it has not been usable for long since.
+    pub(crate) noted_lost: bool,
+    /// Since when it is usable, if that was not so from the beginning.
+    pub(crate) usable_since: Option<Instant>,
     /// Removed from its peer; kept until the last message lets go (O-43).
     pub(crate) deleting: bool,
 }
@@ -176,8 +186,26 @@ impl PeerNi {
             if !up {
                 self.port.flaps.down(now, hold_down);
             }
+            self.usability_changed(now);
         }
         was
+    }
+
+    /// Whether messages may go to it.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.port.status_up && self.port.health > 0
+    }
+
+    /// Its status or its health has changed. One that was usable for long enough may be lost anew.
+    pub(crate) fn usability_changed(&mut self, now: Instant) {
+        match (self.is_usable(), self.usable_since) {
+            (true, None) => self.usable_since = Some(now),
+            (false, Some(since)) => {
+                self.usable_since = None;
+                self.noted_lost &= now < since + SETTLED;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
     }
 }
 
@@ -394,6 +422,8 @@ impl Peers {
             notified: None,
             knocked: None,
             announced_down: false,
+            noted_lost: false,
+            usable_since: None,
             transit: TransitCredits::default(),
             failures: PeerNiFailures::default(),
             deleting: false,

@@ -95,6 +95,13 @@ impl Node {
             .ok()
     }
 
+    /// A copy, on which changes can be tried: what it puts out goes nowhere. Nothing, where the state can't
+    /// be written down.
+    pub fn trial_copy(&self) -> Option<Self> {
+        let same = postcard::from_bytes(&self.written()?);
+        same.inspect_err(|e| tracing::error!("a written state can't be read: {e}")).ok()
+    }
+
     /// Writes the node down and goes on from that.
     #[cold]
     fn begin_stretch(&mut self) {

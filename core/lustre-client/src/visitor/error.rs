@@ -4,7 +4,7 @@ use lnet_types::{Errno, Nid};
 use lustre_wire::Fid;
 use ptlrpc::CallError;
 
-use super::{ConfigError, LayoutError, ListingError};
+use super::{ConfigError, LayoutError, ListingError, Tried};
 
 /// Why a visit fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,12 +19,14 @@ pub enum VisitError {
         errno: Errno,
     },
     /// A target has not answered in time. It is not asked again before it is connected again.
-    #[error("{target}: no answer in time from {}", joined(.nids))]
+    #[error("{target}: {}", unanswered(.nids, .tried))]
     Unreachable {
         /// Uuid of the target.
         target: String,
         /// The nodes that may serve it.
         nids: Vec<Nid>,
+        /// What each of them has said, as far as that is known.
+        tried: Vec<Tried>,
     },
     /// A call has failed.
     #[error("{target}: {error}")]
@@ -118,9 +120,18 @@ pub enum VisitError {
     },
 }
 
-fn joined(nids: &[Nid]) -> String {
-    let texts: Vec<String> = nids.iter().map(ToString::to_string).collect();
-    texts.join(", ")
+/// What was tried, in words.
+fn unanswered(nids: &[Nid], tried: &[Tried]) -> String {
+    if tried.is_empty() {
+        let nids: Vec<String> = nids.iter().map(ToString::to_string).collect();
+        return format!("no answer in time from {}", nids.join(", "));
+    }
+    let tries: Vec<String> = tried.iter().map(ToString::to_string).collect();
+    let what = match tried.iter().all(Tried::does_not_serve) {
+        true => "not in service",
+        false => "no answer in time",
+    };
+    format!("{what}: {}", tries.join("; "))
 }
 
 impl VisitError {

@@ -511,8 +511,9 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<(), VisitError> {
         let Attributes { fid, mode, gid, .. } = file.attributes;
         let name = file.fid.to_string().into_bytes();
-        // Its objects know the time from each write.
-        let known = file.mtime.is_some() && file.mtime == changes.mtime;
+        // Its objects know the time from each write. Those without data have 0, which is the latest of all
+        // times before 1970.
+        let known = file.mtime == changes.mtime && file.mtime.is_some_and(|time| time >= 0);
         let layout = file.layout.as_ref().ok().filter(|_| !known);
         let changed = Changed { fid, mode, gid, layout, name: &name };
         if file.mtime.is_some() {

@@ -15,8 +15,9 @@ pub struct Place {
     pub nodes: Vec<Vec<Nid>>,
     /// Name of the file system.
     pub fsname: String,
-    /// Path from the root of the file system, with a slash at its front.
-    pub path: String,
+    /// Path from the root of the file system, with a slash at its front. Names are bytes, which are seldom no
+    /// UTF-8.
+    pub path: Vec<u8>,
 }
 
 /// Why a text is no place.
@@ -65,20 +66,31 @@ impl Place {
 
     /// The same file system, with another path.
     #[must_use]
-    pub fn with_path(&self, path: &str) -> Self {
-        let path = format!("/{}", path.trim_start_matches('/'));
-        Self { path, ..self.clone() }
+    pub fn with_path(&self, path: impl AsRef<[u8]>) -> Self {
+        Self { path: rooted(path.as_ref()), ..self.clone() }
     }
-}
 
-impl FromStr for Place {
-    type Err = ParsePlaceError;
+    /// Reads a place whose path is any bytes.
+    ///
+    /// # Errors
+    /// As [`ParsePlaceError`] says.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParsePlaceError> {
+        let shown = || shown(bytes);
+        let end = bytes.windows(2).position(|two| two == b":/");
+        // What stands before the path, and the path behind the name of the file system.
+        let behind = end.and_then(|end| bytes.get(end + 2..)).unwrap_or_default();
+        let path = behind.iter().position(|byte| *byte == b'/');
+        let front = path.map_or(bytes.len(), |path| bytes.len() - behind.len() + path);
+        let front = core::str::from_utf8(bytes.get(..front).unwrap_or_default());
+        let front = front.map_err(|_| ParsePlaceError::Form { place: shown() })?;
+        let path = path.and_then(|path| behind.get(path + 1..)).unwrap_or_default();
+        Ok(Self { path: [b"/", path].concat(), ..Self::root_of(front, &shown)? })
+    }
 
-    fn from_str(text: &str) -> Result<Self, ParsePlaceError> {
-        let place = || text.to_owned();
-        let (nodes, rest) =
+    /// The root of a file system: what stands before the path.
+    fn root_of(text: &str, place: &dyn Fn() -> String) -> Result<Self, ParsePlaceError> {
+        let (nodes, fsname) =
             text.split_once(":/").ok_or_else(|| ParsePlaceError::Form { place: place() })?;
-        let (fsname, path) = rest.split_once('/').unwrap_or((rest, ""));
         let valid = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if fsname.is_empty() || fsname.len() > FSNAME_MAX || !fsname.chars().all(valid) {
             return Err(ParsePlaceError::Name { place: place(), fsname: fsname.to_owned() });
@@ -105,7 +117,29 @@ impl FromStr for Place {
             }
             rest = rest.get(end + 1..).unwrap_or_default();
         }
-        Ok(Self { nodes: found, fsname: fsname.to_owned(), path: format!("/{path}") })
+        Ok(Self { nodes: found, fsname: fsname.to_owned(), path: b"/".to_vec() })
+    }
+}
+
+impl FromStr for Place {
+    type Err = ParsePlaceError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePlaceError> {
+        Self::parse(text.as_bytes())
+    }
+}
+
+/// A path with one slash at its front.
+fn rooted(path: &[u8]) -> Vec<u8> {
+    let slashes = path.iter().take_while(|byte| **byte == b'/').count();
+    [b"/", path.get(slashes..).unwrap_or_default()].concat()
+}
+
+/// Bytes for an error: those that are no text are escaped.
+fn shown(bytes: &[u8]) -> String {
+    match core::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.escape_ascii().to_string(),
     }
 }
 
@@ -117,7 +151,7 @@ impl fmt::Display for Place {
                 write!(f, "{}{nid}", if k == 0 { "" } else { "," })?;
             }
         }
-        let path = if self.path == "/" { "" } else { &self.path };
+        let path = if self.path == b"/" { String::new() } else { shown(&self.path) };
         write!(f, ":/{}{path}", self.fsname)
     }
 }
@@ -131,14 +165,24 @@ mod tests {
         let text = "10.0.0.1@tcp,10.1.0.1@tcp1:10.0.0.2@tcp:/lfs/data/f 1";
         let place: Place = text.parse().unwrap();
         assert_eq!(place.nodes.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
-        assert_eq!((place.fsname.as_str(), place.path.as_str()), ("lfs", "/data/f 1"));
+        assert_eq!((place.fsname.as_str(), &place.path[..]), ("lfs", &b"/data/f 1"[..]));
         assert_eq!(place.to_string(), text);
         for (text, path) in [("10.0.0.1@tcp:/lfs", "/"), ("10.0.0.1@tcp:/lfs/", "/")] {
             let place: Place = text.parse().unwrap();
-            assert_eq!(place.path, path);
+            assert_eq!(place.path, path.as_bytes());
             assert_eq!(place.to_string(), "10.0.0.1@tcp:/lfs");
             assert_eq!(place.with_path("/a/b").to_string(), "10.0.0.1@tcp:/lfs/a/b");
         }
+    }
+
+    #[test]
+    fn path_of_a_place_is_any_bytes_and_shown_as_text() {
+        let place = Place::parse(b"10.0.0.1@tcp:/lfs/a:/\xff/b").unwrap();
+        assert_eq!((place.fsname.as_str(), &place.path[..]), ("lfs", &b"/a:/\xff/b"[..]));
+        assert_eq!(place.to_string(), "10.0.0.1@tcp:/lfs/a:/\\xff/b");
+        assert_eq!(place.with_path(b"//\xfe").path, b"/\xfe");
+        let e = Place::parse(b"10.0.0.1@tcp:/l\xff/a").unwrap_err().to_string();
+        assert!(e.contains("10.0.0.1@tcp:/l\\xff/a"), "{e}");
     }
 
     #[test]

@@ -53,8 +53,10 @@ impl<L> Remote<L> {
         VisitError::BadReply { target: self.uuid.clone(), what }
     }
 
-    fn lost(&self) -> VisitError {
-        VisitError::Unreachable { target: self.uuid.clone(), nids: self.nids.clone() }
+    /// It has not answered; which of its nodes were tried, and what they have said.
+    async fn lost<W: Wire<Link = L>>(&self, wire: &W, link: &L) -> VisitError {
+        let tried = wire.tried(link).await;
+        VisitError::Unreachable { target: self.uuid.clone(), nids: self.nids.clone(), tried }
     }
 
     /// Whether it was asked something, and has answered.
@@ -112,7 +114,7 @@ impl<L> Remote<L> {
             return Err((VisitError::Inactive { target: target() }, back(moved)));
         };
         if self.is_unreachable(wire, link) {
-            return Err((self.lost(), back(moved)));
+            return Err((self.lost(wire, link).await, back(moved)));
         }
         let End { result, bytes, call } = wire.call(link, call, moved).await;
         let error = match result {
@@ -123,7 +125,7 @@ impl<L> Remote<L> {
             Err(CallError::LimitPassed) => {
                 let mark = wire.connections(link).saturating_add(1);
                 self.unreachable.store(mark, Ordering::Relaxed);
-                self.lost()
+                self.lost(wire, link).await
             }
             Err(CallError::Refused(errno)) => VisitError::Refused { target: target(), errno },
             Err(error) => VisitError::Call { target: target(), error },

@@ -1,8 +1,10 @@
 //! What a visit stands on: calls to targets. A host makes them over a node, a test plays a recording.
 
+use core::fmt;
 use core::future::Future;
 use core::time::Duration;
 
+use lnet_types::{Errno, Nid};
 use lustre_wire::ConnectData;
 use ptlrpc::{Call, CallError, CallId, ImportConfig, Reply};
 
@@ -20,6 +22,43 @@ pub enum Moved {
     Read(u32),
     /// These bytes go.
     Write(Vec<u8>),
+}
+
+/// A node that may serve a target, as far as a visit has tried it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// The node.
+    pub nid: Nid,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why the last attempt has failed; `None`: it has not, or has not ended.
+    pub failure: Option<CallError>,
+}
+
+impl Tried {
+    /// Whether the node has said that it does not serve the target.
+    pub(super) fn does_not_serve(&self) -> bool {
+        self.failure == Some(CallError::Refused(Errno::ENODEV))
+    }
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nid = self.nid;
+        match self.failure {
+            _ if self.attempts == 0 => write!(f, "{nid} was not tried"),
+            None | Some(CallError::TimedOut(_) | CallError::LimitPassed) => {
+                write!(f, "{nid} has not answered")
+            }
+            Some(CallError::Refused(Errno::ENODEV)) => {
+                write!(f, "{nid} does not serve it ({})", Errno::ENODEV.negative())
+            }
+            Some(CallError::Refused(errno)) => {
+                write!(f, "{nid} has refused: {errno} ({})", errno.negative())
+            }
+            Some(error) => write!(f, "{nid}: {error}"),
+        }
+    }
 }
 
 /// The end of a call.
@@ -81,6 +120,12 @@ pub trait Wire: Sync {
     /// reached.
     fn connections(&self, _link: &Self::Link) -> u32 {
         0
+    }
+
+    /// What was tried to reach the target. A host that does not know says nothing.
+    fn tried(&self, link: &Self::Link) -> impl Future<Output = Vec<Tried>> + Send {
+        let _ = link;
+        core::future::ready(Vec::new())
     }
 
     /// Ends a connection, if it was connected; over another one, if it is lost, within [`LEAVE_MAX`].

@@ -6,12 +6,15 @@ use lustre_wire::striping::{
 };
 use lustre_wire::{Layout as _, Text};
 
+use super::stripes::END;
 use crate::raid0::{OBJECTS_MAX, STRIPE_UNIT};
 
 /// Any target, or all of them.
 const ANY: u16 = u16::MAX;
 /// Most bytes of a file on its metadata target (C-200).
 const ON_MDT_MAX: u64 = 1 << 30;
+/// Most components of a layout: what a request has room for.
+const COMPONENTS_MAX: usize = 64;
 /// Most bytes of the name of a pool.
 const POOL_MAX: usize = 15;
 
@@ -42,6 +45,19 @@ pub enum ParseWishError {
     /// The part on the metadata target.
     #[error("{0} bytes on the metadata target: expected a multiple of 64 KiB up to 1 GiB")]
     OnMdt(u64),
+    /// The end of a component.
+    #[error(
+        "component end {end}: expected a multiple of 64 KiB above {start}, or -1 for the end of the file"
+    )]
+    End {
+        /// The end.
+        end: u64,
+        /// Where the component begins.
+        start: u64,
+    },
+    /// The number of components.
+    #[error("{0} components: expected 1 to {COMPONENTS_MAX}")]
+    Components(usize),
     /// The pool.
     #[error("pool '{0}': expected 1 to {POOL_MAX} letters, digits, '-', '_' or '.'")]
     Pool(String),
@@ -62,6 +78,45 @@ impl Wish {
         if self.is_empty() {
             return Ok(Vec::new());
         }
+        let stripes = self.stripes()?;
+        match self.on_mdt {
+            None => Ok(Striping::Plain(stripes).to_bytes()),
+            Some(end) => {
+                let parts = [(0, end, on_mdt(end)?), (end, END, stripes)];
+                Ok(composite(parts.into()).to_bytes())
+            }
+        }
+    }
+
+    /// The bytes of a layout of components, each with its end, in their order (C-196). A component that is on
+    /// the metadata target has no more bytes than the file has there.
+    ///
+    /// # Errors
+    /// As [`ParseWishError`] says.
+    pub fn components(parts: &[(u64, Self)]) -> Result<Vec<u8>, ParseWishError> {
+        if parts.is_empty() || parts.len() > COMPONENTS_MAX {
+            return Err(ParseWishError::Components(parts.len()));
+        }
+        let mut all = Vec::new();
+        let mut start = 0;
+        for (end, wish) in parts {
+            if *end <= start || (*end != END && !end.is_multiple_of(STRIPE_UNIT)) {
+                return Err(ParseWishError::End { end: *end, start });
+            }
+            let stripes = match wish.on_mdt {
+                None => wish.stripes()?,
+                // It has no other place than the front.
+                Some(bytes) if start == 0 && bytes == *end => on_mdt(bytes)?,
+                Some(bytes) => return Err(ParseWishError::OnMdt(bytes)),
+            };
+            all.push((start, *end, stripes));
+            start = *end;
+        }
+        Ok(composite(all).to_bytes())
+    }
+
+    /// Its stripes, without the part on the metadata target.
+    fn stripes(&self) -> Result<Stripes, ParseWishError> {
         let count = match self.count {
             None => 0,
             Some(-1) => ANY,
@@ -88,14 +143,7 @@ impl Wish {
             generation: self.first.unwrap_or(ANY),
             ..StripeHead::default()
         };
-        let stripes = Stripes { head, pool, objects: Vec::new() };
-        match self.on_mdt {
-            None => Ok(Striping::Plain(stripes).to_bytes()),
-            Some(end) if end > 0 && end <= ON_MDT_MAX && end.is_multiple_of(STRIPE_UNIT) => {
-                Ok(behind(end, stripes).to_bytes())
-            }
-            Some(end) => Err(ParseWishError::OnMdt(end)),
-        }
+        Ok(Stripes { head, pool, objects: Vec::new() })
     }
 
     /// The bytes that take the default layout of a directory away.
@@ -110,8 +158,11 @@ impl Wish {
     }
 }
 
-/// A layout whose front is on the metadata target, with these stripes behind it (C-196).
-fn behind(end: u64, stripes: Stripes) -> Striping {
+/// The front of a file, on its metadata target (C-182).
+fn on_mdt(end: u64) -> Result<Stripes, ParseWishError> {
+    if end == 0 || end > ON_MDT_MAX || !end.is_multiple_of(STRIPE_UNIT) {
+        return Err(ParseWishError::OnMdt(end));
+    }
     let head = StripeHead {
         magic: Magic::V1,
         pattern: Pattern::MDT,
@@ -120,8 +171,11 @@ fn behind(end: u64, stripes: Stripes) -> Striping {
         generation: ANY,
         ..StripeHead::default()
     };
-    let parts =
-        [(0, end, Stripes { head, pool: None, objects: Vec::new() }), (end, u64::MAX, stripes)];
+    Ok(Stripes { head, pool: None, objects: Vec::new() })
+}
+
+/// A layout of components with start and end (C-196).
+fn composite(parts: Vec<(u64, u64, Stripes)>) -> Striping {
     let mut offset = (CompositeHead::LEN + parts.len() * ComponentEntry::LEN) as u32;
     let components = parts.into_iter().map(|(start, end, stripes)| {
         let size = Striping::Plain(stripes.clone()).to_bytes().len() as u32;
@@ -181,6 +235,31 @@ mod tests {
         assert_eq!((entry.start, entry.end, entry.offset), (1 << 16, u64::MAX, 160));
         assert_eq!((behind.head.pattern, behind.head.stripe_count), (Pattern::RAID0, 1));
         assert_eq!(Wish::none()[24..32], [0, 0, 0, 0, 0, 0, 255, 255]);
+    }
+
+    #[test]
+    fn components_stand_behind_each_other_up_to_their_ends() {
+        let wish = |count| Wish { count: Some(count), ..Wish::default() };
+        let dom = Wish { on_mdt: Some(1 << 16), ..Wish::default() };
+        let parts = [(1 << 16, dom.clone()), (1 << 20, wish(1)), (END, wish(-1))];
+        let bytes = Wish::components(&parts).unwrap();
+        let Ok(Striping::Composite(head, read)) = Striping::parse(&bytes) else {
+            panic!("a layout")
+        };
+        assert_eq!((head.size as usize, head.count), (bytes.len(), 3));
+        let shown: Vec<_> = read
+            .iter()
+            .map(|(entry, stripes)| (entry.start, entry.end, stripes.head.stripe_count))
+            .collect();
+        assert_eq!(shown, [(0, 1 << 16, 0), (1 << 16, 1 << 20, 1), (1 << 20, END, ANY)]);
+        assert_eq!(read[0].1.head.pattern, Pattern::MDT);
+        let named = |parts: &[(u64, Wish)]| Wish::components(parts).unwrap_err().to_string();
+        assert!(named(&[]).contains("0 components"));
+        for ends in [&[1000][..], &[1 << 20, 1 << 20], &[0]] {
+            let parts: Vec<_> = ends.iter().map(|end| (*end, wish(1))).collect();
+            assert!(named(&parts).contains("component end"), "{ends:?}");
+        }
+        assert!(named(&[(1 << 20, wish(1)), (END, dom)]).contains("metadata target"));
     }
 
     #[test]

@@ -412,6 +412,9 @@ impl Client {
             return;
         }
         im.refusal = error.map(Box::new);
+        if let Some(connection) = im.connections.get_mut(im.current) {
+            connection.failure = error;
+        }
         let attempt = im.connections.get(im.current).and_then(|c| c.last_attempt).unwrap_or(now);
         let errno = error.map_or(Errno::EIO, CallError::errno);
         // Profile `kernel` leaves what follows an attempt of its own to the next pass (P-67).

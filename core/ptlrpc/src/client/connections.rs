@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use lnet_types::{Instant, Nid};
 
+use crate::error::CallError;
 use crate::tunables::Reconnect;
 
 /// What LNet knows of a node (P-59).
@@ -47,6 +48,8 @@ pub struct Connection {
     pub turned: bool,
     /// Since when it has been left because it was silent, without an answer since (DEC-48).
     pub silent: Option<Instant>,
+    /// Why the last attempt has failed; `None`: it has not, or has not ended.
+    pub failure: Option<CallError>,
     /// Why it was chosen for the last connect, or was not (P-60); `None` before the first.
     pub reason: Option<ChoiceReason>,
 }
@@ -62,6 +65,7 @@ impl Connection {
             ready,
             turned: false,
             silent: None,
+            failure: None,
             reason: None,
         }
     }
@@ -81,6 +85,7 @@ impl Connection {
     /// An attempt begins.
     pub(crate) fn tried(&mut self, now: Instant) {
         self.last_attempt = Some(now);
+        self.failure = None;
         self.attempts += 1;
         self.turned = false;
     }

@@ -16,6 +16,7 @@ mod rpc_service;
 mod selftest;
 mod stats;
 pub(crate) mod target;
+mod trial;
 mod tunables;
 mod udsp;
 
@@ -47,6 +48,7 @@ pub(crate) struct Control {
     pub(crate) cpus: Cpus,
     state: Mutex<State>,
     recordings: Recordings,
+    trials: trial::Trials,
     /// Requests, and clients, that had not the right.
     refused: AtomicU64,
     /// The way of `portal_rotor`.
@@ -102,6 +104,7 @@ impl Control {
             cpus,
             state,
             recordings,
+            trials: trial::Trials::default(),
             refused: AtomicU64::new(0),
             rotor,
             incarnation: incarnation(),
@@ -176,6 +179,7 @@ impl Control {
             Request::Discover(discover) => self.discover(&discover),
             Request::GlobalShow => Ok(self.global_show()),
             Request::Set { settings } => self.set(&settings),
+            Request::Trial(part) => self.trial(part, namespace),
             Request::StatsShow => self.stats_show(),
             Request::StatsReset => self.stats_reset(),
             Request::CountersReset { nid, failures } => self.counters_reset(nid, failures),

@@ -1,8 +1,9 @@
 //! `peer`: peers and their interfaces.
 
+use lnet::Node;
 use lnet_admin::{AdminError, NiTarget, PEER_NIS_PER_PAGE, PeerPage, Reply};
 use lnet_config::{PeerAdd, PeerDel};
-use lnet_types::{Errno, Nid};
+use lnet_types::{Errno, Instant, Nid};
 
 use super::{Control, nid_of};
 use crate::views;
@@ -10,31 +11,14 @@ use crate::views;
 impl Control {
     pub(super) fn peers_add(&self, adds: Vec<PeerAdd>) -> Result<Reply, AdminError> {
         self.on_node(Errno::ESHUTDOWN, move |stack, now| {
-            for add in adds {
-                let PeerAdd { primary, nids, multi_rail, lock_primary } = add;
-                let text = match nids.is_empty() {
-                    true => "failed to add primary peer",
-                    false => "failed to add peer",
-                };
-                stack.node_mut().peer_add(now, primary, &nids, multi_rail, lock_primary).map_err(
-                    |errno| AdminError::new(errno, text).because(not_added(errno, primary)),
-                )?;
-            }
-            Ok(Reply::Done)
+            adds.iter().try_for_each(|one| add(stack.node_mut(), now, one)).map(|()| Reply::Done)
         })
     }
 
     pub(super) fn peer_del(&self, del: &PeerDel) -> Result<Reply, AdminError> {
-        let del = del.clone();
+        let one = del.clone();
         self.on_node(Errno::ESHUTDOWN, move |stack, now| {
-            let PeerDel { primary, nids, force } = del;
-            let text =
-                if nids.is_empty() { "failed to del primary peer" } else { "failed to del peer" };
-            let node = stack.node_mut();
-            node.peer_del(now, primary, &nids, force).map(|()| Reply::Done).map_err(|errno| {
-                let owner = node.peer_view_of(primary).map(|view| view.primary);
-                AdminError::new(errno, text).because(not_deleted(errno, primary, owner))
-            })
+            self::del(stack.node_mut(), now, &one).map(|()| Reply::Done)
         })
     }
 
@@ -122,6 +106,27 @@ impl Control {
             Ok(Reply::Nids(if peers { remote } else { local }))
         })
     }
+}
+
+/// C-peer-2.
+pub(super) fn add(node: &mut Node, now: Instant, add: &PeerAdd) -> Result<(), AdminError> {
+    let PeerAdd { primary, nids, multi_rail, lock_primary } = add;
+    let text = match nids.is_empty() {
+        true => "failed to add primary peer",
+        false => "failed to add peer",
+    };
+    let added = node.peer_add(now, *primary, nids, *multi_rail, *lock_primary);
+    added.map_err(|errno| AdminError::new(errno, text).because(not_added(errno, *primary)))
+}
+
+/// C-peer-3.
+pub(super) fn del(node: &mut Node, now: Instant, del: &PeerDel) -> Result<(), AdminError> {
+    let PeerDel { primary, nids, force } = del;
+    let text = if nids.is_empty() { "failed to del primary peer" } else { "failed to del peer" };
+    node.peer_del(now, *primary, nids, *force).map_err(|errno| {
+        let owner = node.peer_view_of(*primary).map(|view| view.primary);
+        AdminError::new(errno, text).because(not_deleted(errno, *primary, owner))
+    })
 }
 
 /// Why a peer with the primary NID was not added (C-peer-3).

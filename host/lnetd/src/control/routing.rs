@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lnet::{RouteError, RouteSpec};
+use lnet::{Node, RouteError, RouteSpec};
 use lnet_admin::{AdminError, ROUTES_PER_PAGE, Reply, RoutePage};
 use lnet_config::{BUFFER_KEYS, RouteAdd, RouteDel, Setting};
 use lnet_rt::Stack;
@@ -18,13 +18,13 @@ const ROUTING_GLANCE: Duration = Duration::from_millis(20);
 impl Control {
     pub(super) fn route_add(&self, route: RouteAdd) -> Result<Reply, AdminError> {
         self.on_node(Errno::ESHUTDOWN, move |stack, now| {
-            add(stack, now, &route).map(|()| Reply::Done)
+            add(stack.node_mut(), now, &route).map(|()| Reply::Done)
         })
     }
 
     pub(super) fn route_del(&self, route: RouteDel) -> Result<Reply, AdminError> {
         self.on_node(Errno::ESHUTDOWN, move |stack, now| {
-            del(stack, now, &route).map(|()| Reply::Done)
+            del(stack.node_mut(), now, &route).map(|()| Reply::Done)
         })
     }
 
@@ -56,10 +56,10 @@ impl Control {
 }
 
 /// C-route-1.
-fn add(stack: &mut Stack, now: Instant, route: &RouteAdd) -> Result<(), AdminError> {
+pub(super) fn add(node: &mut Node, now: Instant, route: &RouteAdd) -> Result<(), AdminError> {
     let RouteAdd { net, gateway, hops, priority } = *route;
     let spec = RouteSpec { net, gateway, hops, priority };
-    stack.node_mut().add_route(now, spec).map_err(refused)
+    node.add_route(now, spec).map_err(refused)
 }
 
 /// The routes of module parameters (N-14): those that are there already, and those whose gateway
@@ -87,9 +87,9 @@ pub(super) fn add_configured(
 }
 
 /// C-route-2.
-fn del(stack: &mut Stack, now: Instant, route: &RouteDel) -> Result<(), AdminError> {
+pub(super) fn del(node: &mut Node, now: Instant, route: &RouteDel) -> Result<(), AdminError> {
     let RouteDel { net, gateway } = *route;
-    stack.node_mut().del_route(now, Some(net), Some(gateway)).map_err(refused)
+    node.del_route(now, Some(net), Some(gateway)).map_err(refused)
 }
 
 /// The node says what is wrong; scripts know these words for it.
@@ -127,15 +127,26 @@ fn page(stack: &Stack, from: Option<u64>) -> RoutePage {
 /// C-set-6.
 pub(super) fn set(stack: &mut Stack, on: bool) -> Result<(), AdminError> {
     let done = if on { stack.enable_routing() } else { stack.disable_routing() };
-    done.map_err(|errno| {
-        let why = match (on, errno) {
-            (true, Errno::EBUSY) => "routing 1: must wait until forwarding has stopped".to_owned(),
-            (false, Errno::EBUSY) => "routing 0: must wait until forwarding has started".to_owned(),
-            (true, Errno::ENOMEM) => "routing 1: no memory for router buffers".to_owned(),
-            (on, errno) => format!("routing {}: {errno}", u8::from(on)),
-        };
-        AdminError::errno(errno).because(why)
-    })
+    done.map_err(|errno| not_set(on, errno))
+}
+
+/// Whether routing can be set, as far as that depends on where it stands.
+pub(super) fn may_set(state: lnet::RoutingState, on: bool) -> Result<(), AdminError> {
+    use lnet::RoutingState::{Starting, Stopping};
+    match (state, on) {
+        (Stopping, true) | (Starting, false) => Err(not_set(on, Errno::EBUSY)),
+        _ => Ok(()),
+    }
+}
+
+fn not_set(on: bool, errno: Errno) -> AdminError {
+    let why = match (on, errno) {
+        (true, Errno::EBUSY) => "routing 1: must wait until forwarding has stopped".to_owned(),
+        (false, Errno::EBUSY) => "routing 0: must wait until forwarding has started".to_owned(),
+        (true, Errno::ENOMEM) => "routing 1: no memory for router buffers".to_owned(),
+        (on, errno) => format!("routing {}: {errno}", u8::from(on)),
+    };
+    AdminError::errno(errno).because(why)
 }
 
 /// Whether tunables of router buffers are among these.

@@ -41,11 +41,9 @@ impl Control {
         if state.node.is_none() && settings.iter().any(|s| s.name == "numa_range") {
             return Err(off(Errno::ENETDOWN));
         }
-        let mut next = state.tunables.clone();
         let changes: Vec<(String, i64)> =
             settings.iter().map(|s| (s.name.clone(), s.value)).collect();
-        let borrowed: Vec<(&str, i64)> = changes.iter().map(|(n, v)| (n.as_str(), *v)).collect();
-        next.set_all(&borrowed).map_err(|e| AdminError::errno(e.errno()).because(e))?;
+        let next = changed(&state.tunables, settings)?;
         if let Some(node) = &state.node {
             let buffers = routing::are_buffers(settings);
             node.handle
@@ -75,4 +73,12 @@ impl Control {
         state.tunables = next;
         Ok(Reply::Done)
     }
+}
+
+/// The tunables after a change, all of it or none.
+pub(super) fn changed(before: &Tunables, settings: &[Setting]) -> Result<Tunables, AdminError> {
+    let mut next = before.clone();
+    let changes: Vec<(&str, i64)> = settings.iter().map(|s| (s.name.as_str(), s.value)).collect();
+    next.set_all(&changes).map_err(|e| AdminError::errno(e.errno()).because(e))?;
+    Ok(next)
 }

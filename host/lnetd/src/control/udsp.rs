@@ -1,47 +1,24 @@
 //! `udsp`: the rules of the selection policy.
 
-use lnet::{ParsePatternError, Pattern, Rule, RuleError};
+use lnet::{Node, ParsePatternError, Pattern, Rule, RuleError};
 use lnet_admin::{AdminError, Reply};
 use lnet_config::{UdspAdd, UdspDel, UdspRule};
-use lnet_types::Errno;
+use lnet_types::{Errno, Instant};
 
 use super::Control;
 use crate::views;
 
 impl Control {
     pub(super) fn udsp_add(&self, add: &UdspAdd) -> Result<Reply, AdminError> {
-        let rule = udsp_rule(&add.rule)?;
-        let index = add.index.and_then(|i| usize::try_from(i).ok());
+        let one = add.clone();
         self.on_node(Errno::ENETDOWN, move |stack, now| {
-            let added = stack.node_mut().udsp_add(now, rule, index);
-            added.map(|_| Reply::Done).map_err(|e| refused(&e))
+            self::add(stack.node_mut(), now, &one).map(|()| Reply::Done)
         })
     }
 
     pub(super) fn udsp_del(&self, del: UdspDel) -> Result<Reply, AdminError> {
-        let about = match &del {
-            UdspDel::About(rule) => Some(udsp_rule(rule)?),
-            UdspDel::All | UdspDel::Index(_) => None,
-        };
         self.on_node(Errno::ENETDOWN, move |stack, now| {
-            let node = stack.node_mut();
-            let index = match del {
-                UdspDel::All => {
-                    node.udsp_clear(now);
-                    return Ok(Reply::Done);
-                }
-                UdspDel::Index(index) => usize::try_from(index).ok(),
-                UdspDel::About(_) => node.udsp_rules().iter().position(|rule| {
-                    about.as_ref().is_some_and(|about| {
-                        (rule.src(), rule.dst(), rule.rte())
-                            == (about.src(), about.dst(), about.rte())
-                    })
-                }),
-            };
-            let none = || AdminError::errno(Errno::ENOENT).because("no rule says that");
-            node.udsp_del(now, index.ok_or_else(none)?)
-                .map(|()| Reply::Done)
-                .map_err(|e| refused(&e))
+            self::del(stack.node_mut(), now, &del).map(|()| Reply::Done)
         })
     }
 
@@ -50,6 +27,32 @@ impl Control {
             Ok(Reply::Udsp(stack.node().udsp_rules().iter().map(views::udsp_rule).collect()))
         })
     }
+}
+
+/// C-udsp-1.
+pub(super) fn add(node: &mut Node, now: Instant, add: &UdspAdd) -> Result<(), AdminError> {
+    let rule = udsp_rule(&add.rule)?;
+    let index = add.index.and_then(|i| usize::try_from(i).ok());
+    node.udsp_add(now, rule, index).map(|_| ()).map_err(|e| refused(&e))
+}
+
+/// C-udsp-3.
+pub(super) fn del(node: &mut Node, now: Instant, del: &UdspDel) -> Result<(), AdminError> {
+    let index = match del {
+        UdspDel::All => {
+            node.udsp_clear(now);
+            return Ok(());
+        }
+        UdspDel::Index(index) => usize::try_from(*index).ok(),
+        UdspDel::About(rule) => {
+            let about = udsp_rule(rule)?;
+            node.udsp_rules().iter().position(|rule| {
+                (rule.src(), rule.dst(), rule.rte()) == (about.src(), about.dst(), about.rte())
+            })
+        }
+    };
+    let none = || AdminError::errno(Errno::ENOENT).because("no rule says that");
+    node.udsp_del(now, index.ok_or_else(none)?).map_err(|e| refused(&e))
 }
 
 /// A rule from its texts (C-udsp-1).

@@ -122,6 +122,7 @@ impl Task {
             access: Access::Change,
             limit: LIMIT,
             interrupt: Default::default(),
+            pace: Default::default(),
         };
         let mount = wait(Mount::begin(&rpc, config))?;
         let report = match self.compare {

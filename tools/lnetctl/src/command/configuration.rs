@@ -379,51 +379,61 @@ pub(super) fn apply(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, St
 
 fn apply_steps(session: &mut Session<'_>, place: Place, steps: Vec<(Pos, Step)>) -> i32 {
     for (pos, step) in steps {
-        // An NI that cannot be added is reported twice: what the node says, and which net it was.
-        let net = match &step {
-            Step::NetAdd(add) => Some(add.net),
-            _ => None,
-        };
-        let names: Vec<String> = match &step {
-            Step::Set(settings) => settings.iter().map(|s| s.name.clone()).collect(),
-            _ => Vec::new(),
-        };
-        let words = step.to_string();
-        let Err(e) = session.order(&Request::from(step)) else { continue };
-        if let ClientError::Refused(refusal @ AdminError { no_interface: Some(name), .. }) = &e {
-            // Importers of today look at the interfaces themselves, before they ask (I-9).
-            let text = format!("No interface matching '{name}'");
-            session.error(place, Errno::ENOMSG.negative(), &text, refusal.detail.as_deref());
-            session.block(pos, &words);
-            return Errno::ENOMSG.negative();
-        }
-        let (is_refusal, first) = match net {
-            Some(_) => (matches!(e, ClientError::Refused(_)), Place { object: "net", ..place }),
-            None => (false, place),
-        };
-        let code = session.failed(
-            first,
-            &e,
-            |r| match names.as_slice() {
-                [] => r.text.clone(),
-                [name] => format!("cannot configure {name}: {}", r.errno),
-                names => format!("cannot configure {}: {}", names.join(", "), r.errno),
-            },
-            Some(INVALID),
-        );
-        if let (Some(net), true) = (net, is_refusal) {
-            let text = format!("Failed to configure NI on net '{net}' rc = {INVALID}");
-            session.error(place, INVALID, &text, None);
-        }
-        session.block(pos, &words);
-        let is_there = matches!(&e, ClientError::Refused(r) if r.errno == Errno::EEXIST);
-        // The steps of --sync have no place.
-        if is_there && session.explain && pos != Pos::default() {
-            session.err_line("# import --sync makes a node that is configured equal to the file");
-        }
-        return code;
+        let Err(e) = session.order(&Request::from(step.clone())) else { continue };
+        return refused_step(session, place, (pos, &step), &e);
     }
     0
+}
+
+/// Reports a step that was refused, and gives the return code.
+pub(super) fn refused_step(
+    session: &mut Session<'_>,
+    place: Place,
+    (pos, step): (Pos, &Step),
+    e: &ClientError,
+) -> i32 {
+    // An NI that cannot be added is reported twice: what the node says, and which net it was.
+    let net = match step {
+        Step::NetAdd(add) => Some(add.net),
+        _ => None,
+    };
+    let names: Vec<String> = match step {
+        Step::Set(settings) => settings.iter().map(|s| s.name.clone()).collect(),
+        _ => Vec::new(),
+    };
+    let words = step.to_string();
+    if let ClientError::Refused(refusal @ AdminError { no_interface: Some(name), .. }) = &e {
+        // Importers of today look at the interfaces themselves, before they ask (I-9).
+        let text = format!("No interface matching '{name}'");
+        session.error(place, Errno::ENOMSG.negative(), &text, refusal.detail.as_deref());
+        session.block(pos, &words);
+        return Errno::ENOMSG.negative();
+    }
+    let (is_refusal, first) = match net {
+        Some(_) => (matches!(e, ClientError::Refused(_)), Place { object: "net", ..place }),
+        None => (false, place),
+    };
+    let code = session.failed(
+        first,
+        e,
+        |r| match names.as_slice() {
+            [] => r.text.clone(),
+            [name] => format!("cannot configure {name}: {}", r.errno),
+            names => format!("cannot configure {}: {}", names.join(", "), r.errno),
+        },
+        Some(INVALID),
+    );
+    if let (Some(net), true) = (net, is_refusal) {
+        let text = format!("Failed to configure NI on net '{net}' rc = {INVALID}");
+        session.error(place, INVALID, &text, None);
+    }
+    session.block(pos, &words);
+    let is_there = matches!(e, ClientError::Refused(r) if r.errno == Errno::EEXIST);
+    // The steps of --sync have no place.
+    if is_there && session.explain && pos != Pos::default() {
+        session.err_line("# import --sync makes a node that is configured equal to the file");
+    }
+    code
 }
 
 /// Shows what the blocks name.

@@ -22,6 +22,7 @@ pub(crate) mod set;
 pub(crate) mod stats;
 mod sync;
 pub(crate) mod target;
+mod trial;
 pub(crate) mod udsp;
 
 use core::ops::RangeInclusive;

@@ -1,5 +1,6 @@
 //! `import --sync`: makes a running node equal to a file by the smallest change. The change is printed
-//! first; a step that is refused takes back those before it; a node that is equal to the file is left
+//! first. All steps are tried on a copy of the node before, whether or not they are made: a file that the
+//! node would refuse changes nothing. A step that only the system refuses takes back those before it; a node that is equal to the file is left
 //! alone. What the file does not name (tunables, values left to the default) stays as it is, and so does
 //! a peer that the node has found by itself, if it is what the file says.
 
@@ -11,7 +12,7 @@ use lnet_config::{BUFFER_KEYS, Block, Config, PeerBlock, Setting, Step, Style, T
 use lnet_types::{Errno, Nid};
 
 use super::configuration::{self, What};
-use super::{global, routing};
+use super::{global, routing, trial};
 use crate::Session;
 use crate::report::{INVALID, Place};
 
@@ -57,6 +58,11 @@ pub(super) fn sync(session: &mut Session<'_>, place: Place, wanted: &Config, dry
     known.blocks.extend(found);
     let steps = diff(&known, wanted);
     let configure = (!tunables.configured).then(|| "lnet configure".to_owned());
+    let code = trial::run(session, place, &steps);
+    if code != 0 {
+        session.err_line("# nothing has changed");
+        return code;
+    }
     let change: Vec<String> = configure.into_iter().chain(steps.iter().map(described)).collect();
     print(session, &change);
     if dry_run || change.is_empty() {

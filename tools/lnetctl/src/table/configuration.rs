@@ -19,7 +19,11 @@ pub(super) const IMPORT: Entry = Entry::Both(
                 None,
                 "make the node equal to the file by the smallest change, all or nothing",
             ),
-            flag("dry-run", None, "with --sync: print the change and make none"),
+            flag(
+                "dry-run",
+                None,
+                "with --sync: try the change on a copy of the node, print it, and make none",
+            ),
             flag(
                 "old-api",
                 Some('o'),

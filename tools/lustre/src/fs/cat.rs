@@ -22,7 +22,7 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
     ulnet lustre cat /data/f1 /data/f2 > both")]
 pub(super) struct Options {
     /// Files, in the order in which they are written
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
@@ -61,7 +61,7 @@ async fn copy(mount: &Mount, file: &OpenFile, stop: &Stop) -> Result<u64> {
 
 async fn one(at: &At<'_>) -> Result<Done> {
     let At { mount, stop, place, name } = at;
-    let node = mount.find(place.path.as_bytes(), true).await?;
+    let node = mount.find(&place.path, true).await?;
     let file = mount.open_file(&node).await?;
     let copied = copy(mount, &file, stop).await;
     // What was opened is closed, whatever became of it.

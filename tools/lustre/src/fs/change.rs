@@ -6,6 +6,7 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, Changes, FileKind, Node, Place};
 use serde_json::json;
 
+use super::label::Label;
 use super::operands::{self, At, Done, Shape};
 use super::walker::{Found, Walker};
 use super::{Stop, Visit};
@@ -40,7 +41,7 @@ pub(super) struct Chown {
 #[derive(Clone, Debug, Args)]
 struct Rest {
     /// Files and directories
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     /// Change all that is in a directory too; symbolic links are left as they are
     #[arg(short = 'R', long)]
@@ -87,7 +88,7 @@ async fn tree(
     mount: &Mount,
     stop: &Stop,
     dir: Node,
-    path: &str,
+    path: &Label,
     to: &Changes,
 ) -> Result<(u64, bool)> {
     let mut walker = Walker::new(mount, stop, dir, path);
@@ -117,7 +118,7 @@ async fn tree(
 
 async fn one(at: &At<'_>, recursive: bool, changes: &Changes) -> Result<Done> {
     let At { mount, stop, place, name } = *at;
-    let node = mount.find(place.path.as_bytes(), true).await?;
+    let node = mount.find(&place.path, true).await?;
     let (mut changed, mut whole) = (0, true);
     if recursive && node.kind() == FileKind::Dir {
         (changed, whole) = tree(mount, stop, node.clone(), name, changes).await?;

@@ -16,7 +16,7 @@ use super::Visit;
     ulnet lustre check --json")]
 pub(super) struct Options {
     /// File system: MGSNID:/FSNAME, as in a place; the one in ULNET_LUSTRE if it is '/'
-    #[arg(default_value = "/", value_parser = super::place)]
+    #[arg(default_value = "/", value_parser = super::places())]
     place: Place,
     #[command(flatten)]
     visit: Visit,

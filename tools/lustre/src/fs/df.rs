@@ -14,7 +14,7 @@ use super::Visit;
     ulnet lustre df 10.0.0.1@tcp,10.1.0.1@tcp1:10.0.0.2@tcp:/lfs --json")]
 pub(super) struct Options {
     /// File system: MGSNID:/FSNAME, as in a place; the one in ULNET_LUSTRE if it is '/'
-    #[arg(default_value = "/", value_parser = super::place)]
+    #[arg(default_value = "/", value_parser = super::places())]
     place: Place,
     #[command(flatten)]
     visit: Visit,

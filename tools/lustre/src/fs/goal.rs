@@ -8,14 +8,14 @@ use lnet_types::Errno;
 use lustre_rt::Mount;
 use lustre_rt::visitor::{FileKind, Node, Place};
 
-use super::show;
+use super::label::Label;
 
 /// Where sources go.
 pub(super) enum Goal {
     /// Into a directory, under their own names; those that were given.
-    Into { dir: Box<Node>, path: String, given: RefCell<BTreeSet<Vec<u8>>> },
+    Into { dir: Box<Node>, path: Label, given: RefCell<BTreeSet<Vec<u8>>> },
     /// The new name of one.
-    Name(String),
+    Name(Label),
 }
 
 /// A name in a directory.
@@ -23,7 +23,7 @@ pub(super) struct Spot {
     pub(super) dir: Node,
     pub(super) name: Vec<u8>,
     /// Its path.
-    pub(super) path: String,
+    pub(super) path: Label,
 }
 
 impl Goal {
@@ -32,14 +32,22 @@ impl Goal {
     /// # Errors
     /// It is none, or can't be looked up.
     pub(super) async fn find(mount: &Mount, to: &Place, several: bool) -> Result<Self> {
-        let path = to.path.clone();
-        match mount.find(path.as_bytes(), true).await {
+        let path = Label::new(to.path.clone());
+        match mount.find(&to.path, true).await {
             Ok(dir) if dir.kind() == FileKind::Dir => {
                 Ok(Self::Into { dir: Box::new(dir), path, given: RefCell::default() })
             }
             Err(e) if e.errno() != Errno::ENOENT => Err(e.into()),
             _ if several => bail!("destination '{to}': expected a directory for several sources"),
             _ => Ok(Self::Name(path)),
+        }
+    }
+
+    /// Where a source goes, as far as that can be said before it is looked at.
+    pub(super) fn called(&self, name: &[u8]) -> Label {
+        match self {
+            Self::Into { path, .. } => path.join(name),
+            Self::Name(path) => path.clone(),
         }
     }
 
@@ -50,21 +58,21 @@ impl Goal {
     pub(super) async fn of(&self, mount: &Mount, name: &[u8], kind: FileKind) -> Result<Spot> {
         match self {
             Self::Into { dir, path, given } => {
-                if name.is_empty() || name == b".." {
+                if name.is_empty() || name == b".." || name == b"." {
                     bail!("expected a path that ends with a name");
                 }
-                let path = format!("{}/{}", path.trim_end_matches('/'), show::name(name));
+                let path = path.join(name);
                 // A second directory of a name is copied into the first one, or refused by the server.
                 if !given.borrow_mut().insert(name.to_vec()) && kind != FileKind::Dir {
                     bail!("a source before it has been given the name {path}");
                 }
                 Ok(Spot { dir: Node::clone(dir), name: name.to_vec(), path })
             }
-            Self::Name(path) if path.ends_with('/') && kind != FileKind::Dir => {
+            Self::Name(path) if path.bytes().ends_with(b"/") && kind != FileKind::Dir => {
                 bail!("destination '{path}': expected a directory")
             }
             Self::Name(path) => {
-                let (dir, name) = super::parent(mount, path).await?;
+                let (dir, name) = super::parent(mount, path.bytes()).await?;
                 Ok(Spot { dir, name, path: path.clone() })
             }
         }

@@ -1,14 +1,19 @@
 //! `ulnet lustre ln`: gives files more names, and makes symbolic links.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{Access, FileKind, Place};
+use lustre_rt::visitor::{Access, FileKind, Node, Place};
 use serde_json::json;
 
 use super::Visit;
 use super::goal::Goal;
+use super::label::Label;
 use super::operands::{Account, Done, Shape, same_system};
+use super::sentences::towards;
 
 /// What, and which name.
 #[derive(Clone, Debug, Args)]
@@ -24,7 +29,7 @@ pub(super) struct Options {
     /// Files that get one more name, with -s the texts of links; and the name, or a directory for names like
     /// theirs
     #[arg(required = true, num_args = 2.., value_name = "TARGET… NAME")]
-    sides: Vec<String>,
+    sides: Vec<OsString>,
     /// Make symbolic links
     #[arg(short, long)]
     symbolic: bool,
@@ -35,29 +40,37 @@ pub(super) struct Options {
 /// What gets a name.
 enum Target<'a> {
     File(Place),
-    Text(&'a str),
+    Text(&'a [u8]),
 }
 
-async fn one(mount: &Mount, target: &Target<'_>, goal: &Goal) -> Result<String> {
-    let path = match target {
-        Target::File(place) => place.path.as_str(),
-        Target::Text(text) => text,
-    };
-    let names = super::names(path);
-    let last = names.last().copied().unwrap_or_default().as_bytes();
-    match target {
-        Target::Text(text) => {
-            let spot = goal.of(mount, last, FileKind::Link).await?;
-            mount.make_link(&spot.dir, &spot.name, text.as_bytes()).await?;
-            Ok(spot.path)
-        }
-        Target::File(place) => {
-            let node = mount.find(place.path.as_bytes(), false).await?;
-            let spot = goal.of(mount, last, node.kind()).await?;
-            mount.link(&node, &spot.dir, &spot.name).await?;
-            Ok(spot.path)
+impl Target<'_> {
+    /// The path of the file, or the text.
+    fn path(&self) -> &[u8] {
+        match self {
+            Self::File(place) => &place.path,
+            Self::Text(text) => text,
         }
     }
+}
+
+async fn one(mount: &Mount, target: &Target<'_>, goal: &Goal) -> Result<Label> {
+    let last = super::names(target.path()).last().copied().unwrap_or_default();
+    // What has no name of its own fails by itself.
+    let file = match target {
+        Target::Text(_) => None,
+        Target::File(place) => Some(mount.find(&place.path, false).await?),
+    };
+    let named = async {
+        let kind = file.as_ref().map_or(FileKind::Link, Node::kind);
+        let spot = goal.of(mount, last, kind).await?;
+        match &file {
+            None => drop(mount.make_link(&spot.dir, &spot.name, target.path()).await?),
+            Some(node) => mount.link(node, &spot.dir, &spot.name).await?,
+        }
+        Ok(spot.path)
+    };
+    let what = if file.is_some() { "not linked as" } else { "no symbolic link" };
+    named.await.map_err(|e| towards(e, what, &goal.called(last)))
 }
 
 /// Runs the command. `false`: an operand has failed, and was named on standard error.
@@ -67,12 +80,12 @@ async fn one(mount: &Mount, target: &Target<'_>, goal: &Goal) -> Result<String> 
 pub(super) fn run(options: &Options) -> Result<bool> {
     let Options { sides, symbolic, visit } = options;
     let Some((to, from)) = sides.split_last() else { bail!("expected a target and a name") };
-    let to = super::place(to)?;
+    let to = super::place(to.as_bytes())?;
     let target = |text| match symbolic {
         true => Ok(Target::Text(text)),
         false => super::place(text).map(Target::File),
     };
-    let targets = from.iter().map(|text| target(text)).collect::<Result<Vec<_>>>()?;
+    let targets = from.iter().map(|text| target(text.as_bytes())).collect::<Result<Vec<_>>>()?;
     for target in &targets {
         if let Target::File(file) = target
             && !same_system(file, &to)
@@ -85,14 +98,11 @@ pub(super) fn run(options: &Options) -> Result<bool> {
         let goal = Goal::find(mount, &to, targets.len() > 1).await?;
         for (text, target) in from.iter().zip(&targets) {
             stop.check()?;
+            let text = Label::new(text.as_bytes());
             let end = one(mount, target, &goal).await.map(|name| {
                 Done::from(json!({ "target": text, "name": name, "symbolic": symbolic }))
             });
-            let path = match target {
-                Target::File(place) => &place.path,
-                Target::Text(text) => *text,
-            };
-            account.add(stop, text, path, end)?;
+            account.add(stop, &text, target.path(), end)?;
         }
         Ok(())
     })?;

@@ -1,4 +1,5 @@
-//! `ulnet lustre ls`: lists directories, by name or as they are read.
+//! `ulnet lustre ls`: lists directories, by name, time or size, or as they are read. Which names are shown and
+//! in which order is in `order.rs`.
 
 use std::cell::Cell;
 
@@ -10,222 +11,394 @@ use lustre_rt::visitor::{
 };
 use serde_json::{Value, json};
 
+use super::label::Label;
 use super::operands::{self, At, Done, Shape};
+use super::order::{Hidden, Key, Order};
 use super::sentences::why;
-use super::{Stop, Visit, show};
+use super::{Stop, Visit, lines, progress, show};
 
 /// Which ones.
 #[derive(Clone, Debug, Args)]
 #[command(
+    disable_help_flag = true,
     after_help = "Names are sorted by their bytes, once all of them are read. With -U they come in the \
                   order of the server, the first ones at once. Several are listed as they are named, each \
-                  directory below a line with its name. A symbolic link that is named is listed itself with -l, \
-                  or if it leads nowhere.\n\nExamples:\n  \
+                  directory below a line with its name. A symbolic link that is named is listed itself with -l or \
+                  -d, or if it leads nowhere. Names are printed as they are; for a terminal they are quoted as by \
+                  ls. In JSON a name that is no UTF-8 has \\xNN for such bytes, and all of them in name_hex.\n\n\
+                  Examples:\n  \
     ulnet lustre ls 10.0.0.1@tcp:/lfs/data\n  \
     ulnet lustre ls -l /data /other\n  \
+    ulnet lustre ls -lhtr /data\n  \
     ulnet lustre ls -U /data | wc -l"
 )]
 pub(super) struct Options {
     /// Directories and files
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     /// Show type, permissions, links, owner, group, size and time (UTC) too
     #[arg(short, long)]
     long: bool,
+    /// Show names that begin with a dot too, also . and ..
+    #[arg(short, long)]
+    all: bool,
+    /// Show names that begin with a dot too, but not . and ..
+    #[arg(short = 'A', long)]
+    almost_all: bool,
+    /// List directories themselves, not what is in them
+    #[arg(short, long, conflicts_with = "recursive")]
+    directory: bool,
+    /// List what is in directories of directories too, each below a line with its path
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Show sizes with units: 1.5K, 23M
+    #[arg(short, long)]
+    human_readable: bool,
+    /// Sort by the time of the last change, the latest first
+    #[arg(short, overrides_with_all = ["size", "unsorted"])]
+    time: bool,
+    /// Sort by size, the largest first
+    #[arg(short = 'S', overrides_with_all = ["time", "unsorted"])]
+    size: bool,
+    /// Sort the other way round
+    #[arg(short, long)]
+    reverse: bool,
     /// Show names as the server lists them, not sorted: for very large directories
-    #[arg(short = 'U', long)]
+    #[arg(short = 'U', long, overrides_with_all = ["time", "size"])]
     unsorted: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     #[command(flatten)]
     visit: Visit,
 }
 
-fn line(name: &str, attributes: &Attributes, link: Option<&str>) -> String {
-    let Attributes { nlink, uid, gid, mtime, .. } = attributes;
-    let size = match attributes.kind {
-        FileKind::Block | FileKind::Char => {
-            let (major, minor) = show::device(attributes.rdev);
-            format!("{major}, {minor}")
+impl Options {
+    fn order(&self) -> Order {
+        let key = match (self.unsorted, self.time, self.size) {
+            (true, ..) => Key::None,
+            (_, true, _) => Key::Time,
+            (_, _, true) => Key::Size,
+            _ => Key::Name,
+        };
+        Order { key, reverse: self.reverse }
+    }
+
+    const fn hidden(&self) -> Hidden {
+        match (self.all, self.almost_all) {
+            (true, _) => Hidden::All,
+            (_, true) => Hidden::AlmostAll,
+            _ => Hidden::None,
         }
-        _ => attributes.size.to_string(),
-    };
-    let (mode, time) = (show::mode(attributes), show::time(*mtime));
-    let to = link.map(|to| format!(" -> {to}")).unwrap_or_default();
-    format!("{mode} {nlink:>3} {uid:>8} {gid:>8} {size:>14} {time} {name}{to}")
+    }
 }
 
-/// The text of a link, to be shown.
-async fn text(mount: &Mount, node: &Node) -> Result<Option<String>, VisitError> {
+/// A file that is shown: what it has, and the text of a link.
+type Found = (Attributes, Option<Vec<u8>>);
+
+/// A listing under way.
+struct Lister<'a> {
+    options: &'a Options,
+    mount: &'a Mount,
+    stop: &'a Stop,
+    /// Whether a directory was listed last, if anything was.
+    last: &'a Cell<Option<bool>>,
+    whole: Cell<bool>,
+}
+
+/// The text of a link.
+async fn text(mount: &Mount, node: &Node) -> Result<Option<Vec<u8>>, VisitError> {
     match node.kind() {
-        FileKind::Link => Ok(Some(show::name(&mount.link_text(node).await?))),
+        FileKind::Link => Ok(Some(mount.link_text(node).await?)),
         _ => Ok(None),
     }
-}
-
-/// A name of a directory, what it has, and the text of a link.
-type Shown<'a> = (&'a Name, Result<Option<(Attributes, Option<String>)>, VisitError>);
-
-/// What names of a directory have.
-async fn looked_at<'a>(mount: &Mount, dir: &Node, names: &'a [Name]) -> Vec<Shown<'a>> {
-    let found = mount.list(dir, names).await;
-    let one = |(name, found): (&'a Name, Result<Option<Attributes>, VisitError>)| async move {
-        let shown = async {
-            let Some(attributes) = found? else { return Ok(None) };
-            if attributes.kind != FileKind::Link {
-                return Ok(Some((attributes, None)));
-            }
-            let node = mount.node(name.fid, dir, &name.name).await?;
-            Ok(Some((attributes, text(mount, &node).await?)))
-        };
-        (name, shown.await)
-    };
-    join(names.iter().zip(found).map(one), IN_FLIGHT).await
-}
-
-/// The same as JSON.
-fn row(name: &str, attributes: &Attributes, link: Option<String>) -> Value {
-    let mut row = show::json(name, attributes);
-    if link.is_some() {
-        row["link"] = link.into();
-    }
-    row
 }
 
 /// Names whose attributes are asked for together.
 const BATCH: usize = 256;
 
-/// Shows names, in their order.
-async fn names(
-    options: &Options,
-    mount: &Mount,
-    stop: &Stop,
-    dir: &Node,
-    names: &[Name],
-    rows: &mut Vec<Value>,
-) -> Result<bool> {
-    let mut all = true;
-    for names in names.chunks(BATCH) {
-        stop.check()?;
-        all &= batch(options, mount, dir, names, rows).await;
+impl Lister<'_> {
+    const fn json(&self) -> bool {
+        self.options.visit.way.json
     }
-    Ok(all)
-}
 
-/// One batch of names.
-async fn batch(
-    options: &Options,
-    mount: &Mount,
-    dir: &Node,
-    names: &[Name],
-    rows: &mut Vec<Value>,
-) -> bool {
-    let json = options.visit.way.json;
-    if !options.long {
-        for Name { name, fid, .. } in names {
-            let name = show::name(name);
-            if json {
-                rows.push(json!({ "name": name, "fid": fid.to_string() }));
-            } else {
-                println!("{name}");
+    fn failed(&self, label: &Label, e: &anyhow::Error) -> Result<()> {
+        self.stop.check()?;
+        eprintln!("ulnet lustre: {label}: {}", why(e, label.bytes()));
+        self.whole.set(false);
+        Ok(())
+    }
+
+    /// Prints a line of a file.
+    fn line(&self, name: &[u8], (attributes, link): &Found) {
+        let Attributes { nlink, uid, gid, mtime, .. } = attributes;
+        let size = match attributes.kind {
+            FileKind::Block | FileKind::Char => {
+                let (major, minor) = show::device(attributes.rdev);
+                format!("{major}, {minor}")
+            }
+            _ if self.options.human_readable => show::human(attributes.size),
+            _ => attributes.size.to_string(),
+        };
+        let (mode, time) = (show::mode(attributes), show::time(*mtime));
+        let front = format!("{mode} {nlink:>3} {uid:>8} {gid:>8} {size:>14} {time} ");
+        let mut line = [front.as_bytes(), &lines::out(name, show::quoted)].concat();
+        if let Some(to) = link {
+            line.extend([b" -> ", &lines::out(to, show::quoted)[..]].concat());
+        }
+        line.push(b'\n');
+        lines::bytes(&line);
+    }
+
+    fn row(name: &[u8], (attributes, link): &Found) -> Value {
+        let mut row = show::json(&Label::new(name), attributes);
+        if let Some(link) = link {
+            row["link"] = super::label::text(link).into();
+        }
+        row
+    }
+
+    /// Shows a name alone.
+    fn name(&self, name: &Name, rows: &mut Vec<Value>) {
+        if self.json() {
+            let mut row = json!({ "fid": name.fid.to_string() });
+            Label::new(name.name.clone()).name_in(&mut row);
+            return rows.push(row);
+        }
+        lines::bytes(&[&lines::out(&name.name, show::quoted)[..], b"\n"].concat());
+    }
+
+    /// What a name has; nothing of one that was removed after it had been listed.
+    async fn found(
+        &self,
+        dir: &Node,
+        name: &Name,
+        attributes: Result<Option<Attributes>, VisitError>,
+    ) -> Result<Option<Found>> {
+        let found = async {
+            let Some(attributes) = attributes? else { return Ok(None) };
+            if attributes.kind != FileKind::Link || !self.options.long {
+                return Ok(Some((attributes, None)));
+            }
+            let node = self.mount.node(name.fid, dir, &name.name).await?;
+            Ok::<_, VisitError>(Some((attributes, text(self.mount, &node).await?)))
+        };
+        match found.await {
+            Ok(found) => Ok(found),
+            Err(e) => self.failed(&Label::new(name.name.clone()), &e.into()).map(|()| None),
+        }
+    }
+
+    /// What some names have.
+    async fn look(&self, dir: &Node, names: Vec<Name>) -> Result<Vec<(Name, Found)>> {
+        self.stop.check()?;
+        let found = self.mount.list(dir, &names).await;
+        progress::files(names.len() as u64);
+        let one = |(name, found): (Name, Result<Option<Attributes>, VisitError>)| async move {
+            let found = self.found(dir, &name, found).await;
+            found.map(|found| found.map(|found| (name, found)))
+        };
+        let all = join(names.into_iter().zip(found).map(one), IN_FLIGHT).await;
+        all.into_iter().filter_map(Result::transpose).collect()
+    }
+
+    /// Shows names in the order in which they come.
+    async fn show(&self, dir: &Node, names: Vec<Name>, rows: &mut Vec<Value>) -> Result<()> {
+        if !self.options.long {
+            names.iter().for_each(|name| self.name(name, rows));
+            return Ok(());
+        }
+        let mut names = names.into_iter();
+        loop {
+            let batch: Vec<Name> = names.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let found = self.look(dir, batch).await?;
+            found.iter().for_each(|(name, found)| self.whole_row(name, found, rows));
+        }
+    }
+
+    fn whole_row(&self, name: &Name, found: &Found, rows: &mut Vec<Value>) {
+        match self.json() {
+            true => rows.push(Self::row(&name.name, found)),
+            false => self.line(&name.name, found),
+        }
+    }
+
+    /// Shows names by what they have.
+    async fn show_by(
+        &self,
+        dir: &Node,
+        names: Vec<Name>,
+        order: Order,
+        rows: &mut Vec<Value>,
+    ) -> Result<()> {
+        let (mut all, mut names) = (Vec::new(), names.into_iter());
+        loop {
+            let batch: Vec<Name> = names.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                break;
+            }
+            all.extend(self.look(dir, batch).await?);
+        }
+        all.sort_by(|(a, (of_a, _)), (b, (of_b, _))| {
+            order.compare((a.name.as_slice(), of_a), (b.name.as_slice(), of_b))
+        });
+        for (name, found) in &all {
+            match self.options.long {
+                true => self.whole_row(name, found, rows),
+                false => self.name(name, rows),
             }
         }
-        return true;
+        Ok(())
     }
-    let mut all = true;
-    for (name, found) in looked_at(mount, dir, names).await {
-        let name = show::name(&name.name);
-        match found {
-            Ok(Some((attributes, link))) if json => rows.push(row(&name, &attributes, link)),
-            Ok(Some((attributes, link))) => {
-                println!("{}", line(&name, &attributes, link.as_deref()))
+
+    /// `.` and `..` of a directory, if they are wanted.
+    async fn dots(&self, dir: &Node, path: &Label) -> Result<Vec<Name>> {
+        if self.options.hidden() != Hidden::All {
+            return Ok(Vec::new());
+        }
+        let above = self.mount.find(path.join(b"..").bytes(), true).await?;
+        let name = |name: &[u8], node: &Node| Name { name: name.into(), fid: node.fid, kind: None };
+        Ok(vec![name(b".", dir), name(b"..", &above)])
+    }
+
+    /// Shows what is in a directory; the rows, and the names of directories in it that may follow.
+    async fn dir(&self, dir: &Node, path: &Label) -> Result<(Vec<Value>, Vec<Name>)> {
+        let (order, hidden) = (self.options.order(), self.options.hidden());
+        let (mut rows, mut names) = (Vec::new(), self.dots(dir, path).await?);
+        let mut dirs = Vec::new();
+        let mut opened = self.mount.open_dir(dir).await?;
+        loop {
+            self.stop.check()?;
+            let mut read = self.mount.read_dir(&mut opened).await?;
+            if read.is_empty() {
+                break;
             }
-            // It was removed after it had been listed.
-            Ok(None) => {}
-            Err(e) => {
-                eprintln!("ulnet lustre: {name}: {}", why(&e.into(), &name));
-                all = false;
+            read.retain(|name| hidden.shows(&name.name));
+            if self.options.recursive {
+                dirs.extend(read.iter().filter(|name| may_be_dir(name)).cloned());
+            }
+            names.append(&mut read);
+            if order.key == Key::None {
+                self.show(dir, core::mem::take(&mut names), &mut rows).await?;
             }
         }
-    }
-    all
-}
-
-/// Shows what is in a directory; the rows, and whether nothing of it has failed.
-async fn dir(
-    options: &Options,
-    mount: &Mount,
-    stop: &Stop,
-    node: &Node,
-) -> Result<(Vec<Value>, bool)> {
-    let (mut rows, mut whole, mut sorted) = (Vec::new(), true, Vec::new());
-    let mut opened = mount.open_dir(node).await?;
-    loop {
-        stop.check()?;
-        let read = mount.read_dir(&mut opened).await?;
-        if read.is_empty() {
-            break;
+        match order.key {
+            Key::Time | Key::Size => self.show_by(dir, names, order, &mut rows).await?,
+            Key::Name | Key::None => {
+                if order.key == Key::Name {
+                    names.sort_unstable_by(|a, b| order.by_name(&a.name, &b.name));
+                }
+                self.show(dir, names, &mut rows).await?;
+            }
         }
-        if options.unsorted {
-            whole &= names(options, mount, stop, node, &read, &mut rows).await?;
-        } else {
-            sorted.extend(read);
+        if order.key != Key::None {
+            dirs.sort_unstable_by(|a, b| order.by_name(&a.name, &b.name));
         }
+        Ok((rows, dirs))
     }
-    // By bytes: the same everywhere, whatever the language of the user.
-    sorted.sort_unstable_by(|a: &Name, b| a.name.cmp(&b.name));
-    whole &= names(options, mount, stop, node, &sorted, &mut rows).await?;
-    Ok((rows, whole))
-}
 
-/// What an operand is. A link is followed if it is listed by name and leads somewhere, or is named as a
-/// directory.
-async fn named(mount: &Mount, path: &str, long: bool) -> Result<Node, VisitError> {
-    if long && !path.ends_with('/') {
-        return mount.find(path.as_bytes(), false).await;
-    }
-    let followed = mount.find(path.as_bytes(), true).await;
-    match followed {
-        Err(e) if !path.ends_with('/') => match mount.find(path.as_bytes(), false).await {
-            Ok(node) if node.kind() == FileKind::Link => Ok(node),
-            _ => Err(e),
-        },
-        followed => followed,
-    }
-}
-
-/// Lists an operand. `last`: whether a directory was listed before it, if anything was.
-async fn list(at: &At<'_>, options: &Options, last: &Cell<Option<bool>>) -> Result<Done> {
-    let At { mount, stop, place, name } = *at;
-    let Options { long, visit, .. } = options;
-    let (json, several) = (visit.way.json, options.places.len() > 1);
-    let node = named(mount, &place.path, *long).await?;
-    let is_dir = node.kind() == FileKind::Dir;
-    // A listing is apart from what stands before and behind it.
-    let apart = move || {
-        let before = last.replace(Some(is_dir));
-        if !json && before.is_some_and(|before| before || is_dir) {
+    /// Puts a listing apart from what stands before it.
+    fn apart(&self, is_dir: bool) {
+        let before = self.last.replace(Some(is_dir));
+        if !self.json() && before.is_some_and(|before| before || is_dir) {
             println!();
         }
-    };
-    if !is_dir {
-        let (attributes, link) = (mount.attributes(&node).await?, text(mount, &node).await?);
-        apart();
-        match (json, long) {
-            (true, _) => {}
-            (false, true) => println!("{}", line(name, &attributes, link.as_deref())),
-            (false, false) => println!("{name}"),
+    }
+
+    /// Lists a directory, and those below it if they are wanted.
+    async fn tree(&self, top: Node, path: Label, headed: bool) -> Result<Vec<Value>> {
+        let mut values = Vec::new();
+        let mut waiting = vec![(top, path)];
+        while let Some((node, path)) = waiting.pop() {
+            self.apart(true);
+            if headed && !self.json() {
+                lines::bytes(&[&lines::out(path.bytes(), show::quoted)[..], b":\n"].concat());
+            }
+            let (rows, dirs) = match self.dir(&node, &path).await {
+                Ok(found) => found,
+                // What the user has named fails as a whole.
+                Err(e) if values.is_empty() => return Err(e),
+                Err(e) => {
+                    self.failed(&path, &e)?;
+                    continue;
+                }
+            };
+            let mut value = json!({ "contents": rows });
+            path.name_in(&mut value);
+            values.push(value);
+            let one = |name: Name| {
+                let (node, path) = (&node, path.join(&name.name));
+                async move { (self.mount.node(name.fid, node, &name.name).await, path) }
+            };
+            let found = join(dirs.into_iter().map(one), IN_FLIGHT).await;
+            let mut below = Vec::new();
+            for (node, path) in found {
+                match node {
+                    Ok(node) if node.kind() == FileKind::Dir => below.push((node, path)),
+                    // No directory, or removed after it had been listed.
+                    Ok(_) => {}
+                    Err(e) if e.errno() == lnet_types::Errno::ENOENT => {}
+                    Err(e) => self.failed(&path, &e.into())?,
+                }
+            }
+            waiting.extend(below.into_iter().rev());
         }
-        return Ok(Value::from(vec![row(name, &attributes, link)]).into());
+        Ok(values)
     }
-    apart();
-    if several && !json {
-        println!("{name}:");
+
+    /// What an operand is. A link is followed if it is listed by name and leads somewhere, or is named as a
+    /// directory.
+    async fn named(&self, path: &[u8]) -> Result<Node, VisitError> {
+        let is_dir = path.ends_with(b"/");
+        if (self.options.long || self.options.directory) && !is_dir {
+            return self.mount.find(path, false).await;
+        }
+        match self.mount.find(path, true).await {
+            Err(e) if !is_dir => match self.mount.find(path, false).await {
+                Ok(node) if node.kind() == FileKind::Link => Ok(node),
+                _ => Err(e),
+            },
+            followed => followed,
+        }
     }
-    let (rows, whole) = dir(options, mount, stop, &node).await?;
-    let value = match several {
-        true => json!({ "name": name, "contents": rows }),
-        false => rows.into(),
-    };
-    Ok(Done { value, whole })
+
+    async fn operand(&self, at: &At<'_>) -> Result<Value> {
+        let (several, recursive) = (self.options.places.len() > 1, self.options.recursive);
+        let node = self.named(&at.place.path).await?;
+        if node.kind() != FileKind::Dir || self.options.directory {
+            let link = text(self.mount, &node).await?;
+            let found = (self.mount.attributes(&node).await?, link);
+            self.apart(false);
+            let name = at.name.bytes();
+            match (self.json(), self.options.long) {
+                (true, _) => {}
+                (false, true) => self.line(name, &found),
+                (false, false) => {
+                    lines::bytes(&[&lines::out(name, show::quoted)[..], b"\n"].concat());
+                }
+            }
+            return Ok(vec![Self::row(name, &found)].into());
+        }
+        let mut values = self.tree(node, at.name.clone(), several || recursive).await?;
+        Ok(match (several || recursive, values.len()) {
+            (false, _) => {
+                values.pop().map(|mut value| value["contents"].take()).unwrap_or_default()
+            }
+            (true, 1) if !recursive => values.pop().unwrap_or_default(),
+            (true, _) => values.into(),
+        })
+    }
+}
+
+/// Whether a name is that of a directory, as far as the server has said what it is.
+const fn may_be_dir(name: &Name) -> bool {
+    match name.kind {
+        Some(mode) => matches!(FileKind::of(mode as u32), FileKind::Dir),
+        None => true,
+    }
 }
 
 /// Runs the command. `false`: what some of the names have could not be shown.
@@ -236,6 +409,9 @@ pub(super) fn run(options: &Options) -> Result<bool> {
     let Options { places, visit, .. } = options;
     let last = Cell::new(None);
     operands::each(places, visit, Access::Read, Shape::Rows, async |at| {
-        list(at, options, &last).await
+        let (mount, stop) = (at.mount, at.stop);
+        let lister = Lister { options, mount, stop, last: &last, whole: Cell::new(true) };
+        let value = lister.operand(at).await?;
+        Ok(Done { value, whole: lister.whole.get() })
     })
 }

@@ -6,6 +6,7 @@ use lustre_rt::visitor::{Access, Changes, DirHash, DirWish, FileKind, Place};
 use serde_json::json;
 
 use super::Visit;
+use super::label::Label;
 use super::operands::{self, At, Done, Shape};
 
 /// Which ones.
@@ -18,7 +19,7 @@ use super::operands::{self, At, Done, Shape};
     ulnet lustre mkdir -c 2 -H crush /data/spread")]
 pub(super) struct Options {
     /// Directories
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     /// Make the directories above it too; one that exists is no failure
     #[arg(short, long)]
@@ -57,29 +58,29 @@ async fn one(at: &At<'_>, parents: bool, mode: Option<u32>, layout: &[u8]) -> Re
     let names = super::names(&place.path);
     let (last, above) = names.split_last().ok_or_else(super::taken)?;
     let mut dir = mount.root_node().await?;
-    let mut path = String::new();
+    let mut path = Label::new(*b"/");
     for name in above {
         stop.check()?;
-        path = format!("{path}/{name}");
-        dir = match mount.child(&dir, name.as_bytes()).await {
+        path = path.join(name);
+        dir = match mount.child(&dir, name).await {
             Err(e) if parents && e.errno() == lnet_types::Errno::ENOENT => {
                 made.push(path.clone());
-                mount.make_dir(&dir, name.as_bytes(), 0o777, b"").await?
+                mount.make_dir(&dir, name, 0o777, b"").await?
             }
-            Ok(node) if node.kind() == FileKind::Link => mount.find(path.as_bytes(), true).await?,
+            Ok(node) if node.kind() == FileKind::Link => mount.find(path.bytes(), true).await?,
             found => found?,
         };
     }
-    match mount.make_dir(&dir, last.as_bytes(), mode.unwrap_or(0o777), layout).await {
+    match mount.make_dir(&dir, last, mode.unwrap_or(0o777), layout).await {
         Err(e) if parents && e.errno() == lnet_types::Errno::EEXIST => {
-            let there = mount.find(place.path.as_bytes(), true).await?;
+            let there = mount.find(&place.path, true).await?;
             if there.kind() != FileKind::Dir {
                 return Err(e.into());
             }
         }
         end => {
             let node = end?;
-            made.push(place.path.clone());
+            made.push(Label::new(place.path.clone()));
             // The mask is not for permissions that the user has named.
             if mode.is_some() {
                 mount.change(&node, &Changes { mode, ..Changes::default() }).await?;

@@ -12,22 +12,34 @@ macro_rules! println {
     };
 }
 
+/// The same on standard error.
+macro_rules! eprintln {
+    ($($text:tt)*) => {
+        $crate::fs::lines::error(format_args!($($text)*))
+    };
+}
+
 mod bytes;
 mod cat;
 mod change;
 mod check;
+mod components;
 mod copy;
 mod df;
 mod dirstripe;
 mod du;
 pub(crate) mod find;
 mod goal;
+mod label;
 mod lines;
 mod ln;
 mod ls;
 mod mkdir;
 mod mv;
 mod operands;
+mod order;
+mod pattern;
+mod progress;
 mod readlink;
 mod rm;
 mod rmdir;
@@ -42,18 +54,24 @@ mod touch;
 mod tree;
 mod truncate;
 mod walker;
+mod wanted;
 
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use lnet_rt::Net;
 use lustre_rt::visitor::{Access, Identity, Node, Place, VisitError};
-use lustre_rt::{Mount, MountConfig, wait};
+use lustre_rt::{Mount, MountConfig, Pace, wait};
 use serde_json::json;
 
 use crate::client::{self, Target, Way};
 use crate::ping::client_uuid;
+use progress::{Progress, Words};
 use stop::Stop;
 
 /// The variable that holds a file system, so that a path is enough.
@@ -123,6 +141,21 @@ enum Verb {
     Check(check::Options),
 }
 
+impl Verb {
+    /// What is said of files while it takes long. Nothing, where files go to the terminal.
+    fn words(&self) -> Option<Words> {
+        Some(match self {
+            Self::Cat(_) if std::io::stdout().is_terminal() => return None,
+            Self::Cp(_) => Words::Copied,
+            Self::Rm(_) | Self::Rmdir(_) => Words::Done("removed"),
+            Self::Mv(_) => Words::Done("moved"),
+            Self::Chmod(_) | Self::Chown(_) => Words::Done("changed"),
+            Self::Ls(_) | Self::Du(_) | Self::Find(_) | Self::Tree(_) => Words::Done("looked at"),
+            _ => Words::Done("done"),
+        })
+    }
+}
+
 /// How a command visits.
 #[derive(Clone, Debug, Args)]
 struct Visit {
@@ -131,6 +164,10 @@ struct Visit {
     /// Network of this client, if it is not that of the management server: see --route
     #[arg(long, value_name = "NET", value_parser = client::network)]
     net: Option<Net>,
+    /// Leave the servers to others: one request at a time for each target, and then a pause as long as its
+    /// answer took, at most a second
+    #[arg(long)]
+    gentle: bool,
     /// Visit as this user; the one who runs the command if not given
     #[arg(long)]
     uid: Option<u32>,
@@ -170,6 +207,7 @@ impl Status {
 /// # Errors
 /// No file system, no such path, a refusal.
 pub(crate) fn run(options: &Options) -> Result<Status> {
+    let _progress = options.verb.words().and_then(Progress::begin);
     let whole = match &options.verb {
         Verb::Df(options) => df::run(options),
         Verb::Ls(options) => ls::run(options),
@@ -203,30 +241,36 @@ pub(crate) fn run(options: &Options) -> Result<Status> {
 }
 
 /// The place of a command line, with the file system of the variable before a bare path.
-fn place(text: &str) -> Result<Place> {
-    if !text.starts_with('/') {
-        return text.parse().map_err(|e| anyhow!("{e}"));
+fn place(bytes: &[u8]) -> Result<Place> {
+    if !bytes.starts_with(b"/") {
+        return Place::parse(bytes).map_err(|e| anyhow!("{e}"));
     }
     let Ok(system) = std::env::var(VARIABLE) else {
         bail!(
-            "place '{text}': expected MGSNID:/FSNAME[/PATH], such as 10.0.0.1@tcp:/lfs/data, or a \
-             file system in {VARIABLE}"
+            "place '{}': expected MGSNID:/FSNAME[/PATH], such as 10.0.0.1@tcp:/lfs/data, or a \
+             file system in {VARIABLE}",
+            show::name(bytes)
         );
     };
     let system: Place = system.parse().map_err(|e| anyhow!("{VARIABLE}: {e}"))?;
     // A path in it would be passed over, and what is removed would be something else than was meant.
-    if system.path != "/" {
+    if system.path != b"/" {
         bail!(
             "{VARIABLE} '{system}': expected a file system without a path, such as '{}'",
             system.with_path("/")
         );
     }
-    Ok(system.with_path(text))
+    Ok(system.with_path(bytes))
+}
+
+/// Places of a command line, whose paths are any bytes.
+fn places() -> impl TypedValueParser<Value = Place> {
+    OsStringValueParser::new().try_map(|text: OsString| place(&text.into_vec()))
 }
 
 /// The names of a path.
-fn names(path: &str) -> Vec<&str> {
-    path.split('/').filter(|name| !name.is_empty() && *name != ".").collect()
+fn names(path: &[u8]) -> Vec<&[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").collect()
 }
 
 /// The root, in place of something that can be made or renamed.
@@ -239,28 +283,34 @@ fn taken() -> anyhow::Error {
 ///
 /// # Errors
 /// There is none.
-fn own_name(path: &str) -> Result<&str> {
-    match path.trim_end_matches('/').rsplit('/').next().unwrap_or_default() {
-        "" => Err(taken()),
-        "." | ".." => bail!("expected a path that ends with a name, not with '.' or '..'"),
+fn own_name(path: &[u8]) -> Result<&[u8]> {
+    match last_name(path) {
+        b"" => Err(taken()),
+        b"." | b".." => bail!("expected a path that ends with a name, not with '.' or '..'"),
         name => Ok(name),
     }
+}
+
+/// What stands behind the last slash of a path, but for slashes at its end.
+fn last_name(path: &[u8]) -> &[u8] {
+    label::without_slashes(path).rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 /// The directory of a path, and the name in it.
 ///
 /// # Errors
 /// A path without name, a directory that does not exist.
-async fn parent(mount: &Mount, path: &str) -> Result<(Node, Vec<u8>)> {
-    if path.ends_with('/') {
-        bail!("path '{path}': expected one that ends with a name: it is no directory");
+async fn parent(mount: &Mount, path: &[u8]) -> Result<(Node, Vec<u8>)> {
+    let shown = || show::name(path);
+    if path.ends_with(b"/") {
+        bail!("path '{}': expected one that ends with a name: it is no directory", shown());
     }
     let names = names(path);
-    let Some((name, above)) = names.split_last().filter(|(name, _)| **name != "..") else {
-        bail!("path '{path}': expected one that ends with a name");
+    let Some((name, above)) = names.split_last().filter(|(name, _)| **name != b"..") else {
+        bail!("path '{}': expected one that ends with a name", shown());
     };
-    let dir = mount.find(format!("/{}", above.join("/")).as_bytes(), true).await?;
-    Ok((dir, name.as_bytes().to_vec()))
+    let dir = mount.find(&[b"/", above.join(&b'/').as_slice()].concat(), true).await?;
+    Ok((dir, name.to_vec()))
 }
 
 /// Permissions of a command line.
@@ -336,6 +386,7 @@ fn visit<R>(
         access,
         limit: Duration::from_secs(visit.way.timeout),
         interrupt: stop.interrupt.clone(),
+        pace: if visit.gentle { Pace::Gentle } else { Pace::Usual },
     };
     let result = wait(async {
         let mount = Mount::begin(&rpc, config).await.map_err(said)?;
@@ -364,10 +415,10 @@ mod tests {
     #[test]
     fn place_that_is_misspelt_is_shown_with_an_example() {
         for text in ["lfs", "10.0.0.1@tcp/lfs", "10.0.0.1@tcp:/"] {
-            let e = place(text).unwrap_err().to_string();
+            let e = place(text.as_bytes()).unwrap_err().to_string();
             assert!(e.contains(&format!("'{text}'")) && e.contains("such as"), "{e}");
         }
-        let place = place("10.0.0.1@tcp:/lfs/a").unwrap();
-        assert_eq!((place.fsname.as_str(), place.path.as_str()), ("lfs", "/a"));
+        let place = place(b"10.0.0.1@tcp:/lfs/a").unwrap();
+        assert_eq!((place.fsname.as_str(), &place.path[..]), ("lfs", &b"/a"[..]));
     }
 }

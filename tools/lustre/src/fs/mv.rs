@@ -5,9 +5,11 @@ use clap::Args;
 use lustre_rt::visitor::{Access, Place};
 use serde_json::json;
 
-use super::Visit;
 use super::goal::Goal;
+use super::label::{Label, without_slashes};
 use super::operands::{Account, At, Done, Shape, same_system};
+use super::sentences::towards;
+use super::{Visit, progress};
 
 /// What, and whereto.
 #[derive(Clone, Debug, Args)]
@@ -22,7 +24,7 @@ pub(super) struct Options {
         required = true,
         num_args = 2..,
         value_name = "SOURCE… DESTINATION",
-        value_parser = super::place
+        value_parser = super::places()
     )]
     places: Vec<Place>,
     #[command(flatten)]
@@ -32,10 +34,13 @@ pub(super) struct Options {
 async fn one(at: &At<'_>, goal: &Goal) -> Result<Done> {
     let At { mount, place, name, .. } = *at;
     let last = super::own_name(&place.path)?;
-    let node = mount.find(place.path.trim_end_matches('/').as_bytes(), false).await?;
-    let spot = goal.of(mount, last.as_bytes(), node.kind()).await?;
-    mount.rename(&node, &spot.dir, &spot.name).await?;
-    Ok(json!({ "from": name, "to": spot.path }).into())
+    let node = mount.find(without_slashes(&place.path), false).await?;
+    let moved = async {
+        let spot = goal.of(mount, last, node.kind()).await?;
+        mount.rename(&node, &spot.dir, &spot.name).await?;
+        Ok(json!({ "from": name, "to": spot.path }).into())
+    };
+    moved.await.map_err(|e| towards(e, "not moved to", &goal.called(last)))
 }
 
 /// Runs the command. `false`: an operand has failed, and was named on standard error.
@@ -55,9 +60,10 @@ pub(super) fn run(options: &Options) -> Result<bool> {
         let goal = Goal::find(mount, to, from.len() > 1).await?;
         for place in from {
             stop.check()?;
-            let name = place.path.as_str();
+            let name = &Label::new(place.path.clone());
             let end = one(&At { mount, stop, place, name }, &goal).await;
-            account.add(stop, name, name, end)?;
+            account.add(stop, name, &place.path, end)?;
+            progress::files(1);
         }
         Ok(())
     })?;

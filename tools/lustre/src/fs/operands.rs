@@ -6,6 +6,7 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, Place};
 use serde_json::{Value, json};
 
+use super::label::Label;
 use super::sentences::{said, why};
 use super::{Stop, Visit};
 
@@ -15,7 +16,7 @@ pub(super) struct At<'a> {
     pub(super) stop: &'a Stop,
     pub(super) place: &'a Place,
     /// Its path; the whole place where operands are of several file systems.
-    pub(super) name: &'a str,
+    pub(super) name: &'a Label,
 }
 
 /// What became of an operand.
@@ -62,9 +63,11 @@ impl Account {
         }
     }
 
-    fn failed(&mut self, name: &str, why: &str) {
+    fn failed(&mut self, name: &Label, why: &str) {
         self.whole = false;
-        self.values.push(json!({ "name": name, "error": why }));
+        let mut row = json!({ "error": why });
+        name.name_in(&mut row);
+        self.values.push(row);
     }
 
     /// What became of the operand of this name and path. One that has failed is named on standard error.
@@ -74,8 +77,8 @@ impl Account {
     pub(super) fn add(
         &mut self,
         stop: &Stop,
-        name: &str,
-        path: &str,
+        name: &Label,
+        path: &[u8],
         end: Result<Done>,
     ) -> Result<()> {
         match end {
@@ -145,8 +148,10 @@ pub(super) fn collect(
     for run in places.chunk_by(same_system) {
         let Some(first) = run.first() else { continue };
         let name = |place: &Place| match run.len() == places.len() {
-            true => place.path.clone(),
-            false => place.to_string(),
+            true => Label::new(place.path.clone()),
+            false if place.path == b"/" => Label::new(place.to_string()),
+            // With the bytes of its path, which the text may not have.
+            false => Label::new([place.with_path("").to_string().as_bytes(), &place.path].concat()),
         };
         let visited = super::visit(first, visit, &stop, access, async |mount| {
             for place in run {
@@ -198,7 +203,7 @@ mod tests {
         assert_eq!(json(Shape::Rows, &[json!([1, 2])], 1), json!([1, 2]));
         assert_eq!(json(Shape::Rows, &[json!([1]), json!([]), json!([2])], 3), json!([1, 2]));
         let mut account = Account::new(Shape::Rows);
-        account.failed("/a", "why");
+        account.failed(&Label::new("/a"), "why");
         assert_eq!(account.json(1), json!([{ "name": "/a", "error": "why" }]));
     }
 }

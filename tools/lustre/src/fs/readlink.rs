@@ -5,8 +5,9 @@ use clap::Args;
 use lustre_rt::visitor::{Access, FileKind, Place};
 use serde_json::json;
 
+use super::label::Label;
 use super::operands::{self, At, Done, Shape};
-use super::{Visit, show};
+use super::{Visit, lines};
 
 /// Which ones.
 #[derive(Clone, Debug, Args)]
@@ -15,7 +16,7 @@ use super::{Visit, show};
     ulnet lustre readlink /data/latest /data/first --json")]
 pub(super) struct Options {
     /// Symbolic links
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
@@ -23,13 +24,13 @@ pub(super) struct Options {
 
 async fn one(at: &At<'_>, json: bool) -> Result<Done> {
     let At { mount, place, name, .. } = at;
-    let node = mount.find(place.path.as_bytes(), false).await?;
+    let node = mount.find(&place.path, false).await?;
     if node.kind() != FileKind::Link {
         bail!("expected a symbolic link");
     }
-    let text = show::name(&mount.link_text(&node).await?);
+    let text = Label::new(mount.link_text(&node).await?);
     if !json {
-        println!("{text}");
+        lines::named(format_args!(""), text.bytes());
     }
     Ok(json!({ "name": name, "link": text }).into())
 }

@@ -8,9 +8,10 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, FileKind, Name, Node, Place, join};
 use serde_json::json;
 
+use super::label::{Label, without_slashes};
 use super::operands::{self, At, Done, Shape};
 use super::sentences::why;
-use super::{Stop, Visit, show};
+use super::{Stop, Visit, progress};
 
 /// Requests that are under way at a time.
 const IN_FLIGHT: usize = 8;
@@ -24,7 +25,7 @@ const IN_FLIGHT: usize = 8;
 )]
 pub(super) struct Options {
     /// Files and directories
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     /// Remove a directory with all that is in it
     #[arg(short, long)]
@@ -44,19 +45,22 @@ struct Remover<'a> {
 }
 
 impl Remover<'_> {
-    fn done(&self, path: &str, end: Result<()>) -> Result<()> {
+    fn done(&self, path: &Label, end: Result<()>) -> Result<()> {
         self.stop.check()?;
         match end {
-            Ok(()) => self.removed.set(self.removed.get() + 1),
+            Ok(()) => {
+                progress::files(1);
+                self.removed.set(self.removed.get() + 1);
+            }
             Err(e) => {
-                eprintln!("ulnet lustre: {path}: {}", why(&e, path));
+                eprintln!("ulnet lustre: {path}: {}", why(&e, path.bytes()));
                 self.failed.set(true);
             }
         }
         Ok(())
     }
 
-    async fn remove(&self, node: &Node, path: &str) -> Result<()> {
+    async fn remove(&self, node: &Node, path: &Label) -> Result<()> {
         let end = match self.mount.remove(node).await {
             // Another client was first.
             Err(e) if e.errno() == lnet_types::Errno::ENOENT => Ok(()),
@@ -65,7 +69,7 @@ impl Remover<'_> {
         self.done(path, end)
     }
 
-    async fn tree(&self, dir: &Node, path: &str) -> Result<()> {
+    async fn tree(&self, dir: &Node, path: &Label) -> Result<()> {
         let mut opened = match self.mount.open_dir(dir).await {
             Ok(opened) => opened,
             Err(e) => return self.done(path, Err(e.into())),
@@ -79,7 +83,7 @@ impl Remover<'_> {
             let one = |name| {
                 let name: &Name = name;
                 async move {
-                    let path = format!("{path}/{}", show::name(&name.name));
+                    let path = path.join(&name.name);
                     match self.mount.node(name.fid, dir, &name.name).await {
                         Ok(node) if node.kind() == FileKind::Dir => Ok(Some((node, path))),
                         Ok(node) => self.remove(&node, &path).await.map(|()| None),
@@ -105,14 +109,13 @@ async fn one(at: &At<'_>, recursive: bool, force: bool) -> Result<Done> {
     }
     super::own_name(&place.path)?;
     let remover = Remover { mount, stop, removed: Cell::default(), failed: Cell::default() };
-    let path = place.path.trim_end_matches('/');
-    match mount.find(path.as_bytes(), false).await {
+    match mount.find(without_slashes(&place.path), false).await {
         Err(e) if force && e.errno() == lnet_types::Errno::ENOENT => {}
         Ok(node) if node.kind() == FileKind::Dir => {
             if !recursive {
                 bail!("a directory: not removed without -r");
             }
-            remover.tree(&node, name.trim_end_matches('/')).await?;
+            remover.tree(&node, &name.plain()).await?;
         }
         found => mount.remove(&found?).await.map(|()| remover.removed.set(1))?,
     }

@@ -5,8 +5,8 @@ use clap::Args;
 use lustre_rt::visitor::{Access, FileKind, Place};
 use serde_json::json;
 
-use super::Visit;
 use super::operands::{self, At, Done, Shape};
+use super::{Visit, label};
 
 /// Which ones.
 #[derive(Clone, Debug, Args)]
@@ -15,7 +15,7 @@ use super::operands::{self, At, Done, Shape};
     ulnet lustre rmdir /data/old /data/older")]
 pub(super) struct Options {
     /// Empty directories
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
@@ -27,7 +27,7 @@ async fn one(at: &At<'_>) -> Result<Done> {
         bail!("the root of a file system is not removed");
     }
     super::own_name(&place.path)?;
-    let node = mount.find(place.path.trim_end_matches('/').as_bytes(), false).await?;
+    let node = mount.find(label::without_slashes(&place.path), false).await?;
     if node.kind() != FileKind::Dir {
         bail!("expected a directory");
     }

@@ -3,6 +3,9 @@
 use lnet_types::Errno;
 use lustre_rt::visitor::VisitError;
 
+use super::label::{Label, without_slashes};
+use super::show;
+
 /// What can be done about an error number, where that is known.
 const fn advice(errno: Errno) -> Option<&'static str> {
     Some(match errno {
@@ -63,17 +66,30 @@ pub(super) fn said(e: &anyhow::Error) -> String {
     }
 }
 
+/// What the file system has refused of something that was to get another name there: both are named.
+pub(super) fn towards(e: anyhow::Error, what: &str, to: &Label) -> anyhow::Error {
+    match e.downcast_ref::<VisitError>() {
+        Some(_) => anyhow::anyhow!("{what} {to}: {}", why(&e, to.bytes())),
+        None => e,
+    }
+}
+
+/// The same of what this machine has refused.
+pub(super) fn towards_here(e: anyhow::Error, what: &str, to: &Label) -> anyhow::Error {
+    let here = e.is::<std::io::Error>() || e.is::<rustix::io::Errno>();
+    if here { anyhow::anyhow!("{what} {to}: {}", said(&e)) } else { e }
+}
+
 /// Why something of this path has failed, without the path.
-pub(super) fn why(e: &anyhow::Error, path: &str) -> String {
-    let path = path.trim_end_matches('/');
-    let name = path.rsplit('/').next().unwrap_or_default();
+pub(super) fn why(e: &anyhow::Error, path: &[u8]) -> String {
+    let path = without_slashes(path);
     if let Some(VisitError::Path { path: of, errno }) = e.downcast_ref()
-        && (*of == path.as_bytes() || *of == name.as_bytes())
+        && (*of == path || *of == super::last_name(path))
     {
         return sentence(*errno);
     }
     let text = said(e);
-    match text.strip_prefix(path).and_then(|rest| rest.strip_prefix(": ")) {
+    match text.strip_prefix(&show::name(path)).and_then(|rest| rest.strip_prefix(": ")) {
         Some(rest) => rest.to_owned(),
         None => text,
     }
@@ -96,10 +112,10 @@ mod tests {
     fn what_an_operand_has_met_does_not_name_it_twice() {
         let of = |path: &str| VisitError::Path { path: path.into(), errno: Errno::EIO };
         for of in [of("/a/\u{e9}"), of("\u{e9}")] {
-            assert_eq!(why(&of.into(), "/a/\u{e9}/"), "Input/output error");
+            assert_eq!(why(&of.into(), "/a/\u{e9}/".as_bytes()), "Input/output error");
         }
-        assert_eq!(why(&of("/a").into(), "/a/b"), "/a: Input/output error");
-        assert_eq!(why(&anyhow::anyhow!("/a: no file"), "/a"), "no file");
-        assert_eq!(why(&anyhow::anyhow!("/ab: no file"), "/a"), "/ab: no file");
+        assert_eq!(why(&of("/a").into(), b"/a/b"), "/a: Input/output error");
+        assert_eq!(why(&anyhow::anyhow!("/a: no file"), b"/a"), "no file");
+        assert_eq!(why(&anyhow::anyhow!("/ab: no file"), b"/a"), "/ab: no file");
     }
 }

@@ -3,6 +3,8 @@
 use lustre_rt::visitor::{Attributes, FileKind};
 use serde_json::{Value, json};
 
+use super::label::Label;
+
 /// Type and permissions as `ls` shows them.
 pub(super) fn mode(attributes: &Attributes) -> String {
     let mode = attributes.mode;
@@ -77,17 +79,99 @@ pub(super) fn name(bytes: &[u8]) -> String {
     }
 }
 
+/// A name as `ls` shows it on a terminal: what a shell would take apart, or a terminal for an order, is quoted.
+pub(super) fn quoted(bytes: &[u8]) -> String {
+    let is_plain = |c: char| {
+        c.is_alphanumeric()
+            || matches!(c, '%' | '+' | ',' | '-' | '.' | '/' | ':' | '@' | '_')
+            || matches!(c, ']' | '{' | '}' | '#' | '~')
+    };
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with(['#', '~']) {
+        return text.to_owned();
+    }
+    let in_double = |c: char| !c.is_control() && !matches!(c, '"' | '$' | '`' | '\\' | '!');
+    if text.contains('\'') && text.chars().all(in_double) {
+        return format!("\"{text}\"");
+    }
+    let mut quoted = String::from("'");
+    let mut inside = true;
+    let mut go = |quoted: &mut String, to: bool| {
+        if inside != to {
+            quoted.push_str(if to { "''" } else { "'$'" });
+            inside = to;
+        }
+    };
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() {
+                go(&mut quoted, false);
+                quoted.push_str(&escaped(c));
+            } else {
+                go(&mut quoted, true);
+                quoted.push_str(if c == '\'' { "'\\''" } else { "" });
+                if c != '\'' {
+                    quoted.push(c);
+                }
+            }
+        }
+        for byte in chunk.invalid() {
+            go(&mut quoted, false);
+            quoted.push_str(&format!("\\{byte:03o}"));
+        }
+    }
+    quoted.push('\'');
+    quoted
+}
+
+/// A control character in a quotation of the shell.
+fn escaped(c: char) -> String {
+    match c {
+        '\n' => "\\n".to_owned(),
+        '\t' => "\\t".to_owned(),
+        '\r' => "\\r".to_owned(),
+        c => {
+            let mut room = [0; 4];
+            c.encode_utf8(&mut room).bytes().map(|byte| format!("\\{byte:03o}")).collect()
+        }
+    }
+}
+
+/// Bytes as `-h` shows them: a number below 1024 with its unit, rounded up; one digit behind the point below
+/// ten.
+pub(super) fn human(bytes: u64) -> String {
+    if bytes < 1024 {
+        return bytes.to_string();
+    }
+    let mut unit = 1u128;
+    let mut units = "KMGTPE".chars();
+    let mut letter = 'K';
+    for next in units.by_ref() {
+        letter = next;
+        unit *= 1024;
+        let tenths = (u128::from(bytes) * 10).div_ceil(unit);
+        // Ten tenths are rounded up to the next unit only where they make 1024 of them.
+        if tenths <= 99 {
+            return format!("{}.{}{letter}", tenths / 10, tenths % 10);
+        }
+        let whole = u128::from(bytes).div_ceil(unit);
+        if whole < 1024 {
+            return format!("{whole}{letter}");
+        }
+    }
+    format!("{}{letter}", u128::from(bytes).div_ceil(unit))
+}
+
 /// The numbers of a device: major and minor (C-50).
 pub(super) const fn device(rdev: u32) -> (u32, u32) {
     (rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xfff00)
 }
 
 /// A file as JSON.
-pub(super) fn json(name: &str, attributes: &Attributes) -> Value {
+pub(super) fn json(name: &Label, attributes: &Attributes) -> Value {
     let Attributes { fid, uid, gid, nlink, size, blocks, atime, mtime, ctime, btime, .. } =
         attributes;
-    json!({
-        "name": name,
+    let mut row = json!({
         "fid": fid.to_string(),
         "inode": attributes.inode(),
         "type": kind(attributes),
@@ -101,7 +185,9 @@ pub(super) fn json(name: &str, attributes: &Attributes) -> Value {
         "mtime": mtime,
         "ctime": ctime,
         "btime": btime,
-    })
+    });
+    name.name_in(&mut row);
+    row
 }
 
 #[cfg(test)]
@@ -122,6 +208,42 @@ mod tests {
         // No time that a server sends makes it fail.
         for seconds in [i64::MIN, i64::MAX] {
             assert!(!time(seconds).is_empty());
+        }
+    }
+
+    #[test]
+    fn names_are_quoted_for_terminals_as_ls_does() {
+        for (name, shown) in [
+            (&b"plain-1.txt"[..], "plain-1.txt"),
+            (b"a b", "'a b'"),
+            (b"it's", "\"it's\""),
+            (b"#a", "'#a'"),
+            (b"a#", "a#"),
+            (b"q'\n", "'q'\\'''$'\\n'"),
+            (b"a\xffb", "'a'$'\\377''b'"),
+            (b"a\nb", "'a'$'\\n''b'"),
+            ("\u{e9}".as_bytes(), "\u{e9}"),
+            (b"\x1b[2J", "''$'\\033''[2J'"),
+        ] {
+            assert_eq!(quoted(name), shown);
+        }
+    }
+
+    #[test]
+    fn human_sizes_are_rounded_up_as_by_ls() {
+        for (bytes, shown) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1024, "1.0K"),
+            (1025, "1.1K"),
+            (10 << 10, "10K"),
+            ((10 << 10) - 1, "10K"),
+            ((1 << 20) - 1, "1.0M"),
+            (1 << 20, "1.0M"),
+            (1_500_000_000, "1.4G"),
+            (u64::MAX, "16E"),
+        ] {
+            assert_eq!(human(bytes), shown, "{bytes}");
         }
     }
 

@@ -3,9 +3,11 @@
 use anyhow::Result;
 use clap::Args;
 use lustre_rt::visitor::{Access, Attributes, FileKind, Place};
+use serde_json::json;
 
+use super::label::Label;
 use super::operands::{self, At, Done, Shape};
-use super::{Visit, show};
+use super::{Visit, lines, show};
 
 /// Which ones.
 #[derive(Clone, Debug, Args)]
@@ -14,16 +16,17 @@ use super::{Visit, show};
     ulnet lustre stat /data/f1 /data/f2 --json")]
 pub(super) struct Options {
     /// Files; a symbolic link is shown itself
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
 }
 
-fn print(name: &str, link: Option<&str>, attributes: Attributes) {
+fn print(name: &Label, link: Option<&Label>, attributes: Attributes) {
     let Attributes { fid, uid, gid, nlink, size, blocks, .. } = attributes;
-    let to = link.map(|to| format!(" -> {to}")).unwrap_or_default();
-    println!("  File: {name}{to}");
+    let arrow = link.map(|to| [b" -> ", &lines::out(to.bytes(), show::name)[..]].concat());
+    let file = lines::out(name.bytes(), show::name);
+    lines::bytes(&[b"  File: ", &file[..], &arrow.unwrap_or_default(), b"\n"].concat());
     println!("  Size: {size:<15} Blocks: {blocks:<10} {}", show::kind(&attributes));
     println!("   FID: {fid}  Inode: {}  Links: {nlink}", attributes.inode());
     let (mode, text) = (attributes.mode & 0o7777, show::mode(&attributes));
@@ -38,17 +41,17 @@ fn print(name: &str, link: Option<&str>, attributes: Attributes) {
 
 async fn one(at: &At<'_>, json: bool) -> Result<Done> {
     let At { mount, place, name, .. } = at;
-    let node = mount.find(place.path.as_bytes(), false).await?;
+    let node = mount.find(&place.path, false).await?;
     let link = match node.kind() {
-        FileKind::Link => Some(show::name(&mount.link_text(&node).await?)),
+        FileKind::Link => Some(Label::new(mount.link_text(&node).await?)),
         _ => None,
     };
     let attributes = mount.attributes(&node).await?;
     let mut value = show::json(name, &attributes);
     if !json {
-        print(name, link.as_deref(), attributes);
+        print(name, link.as_ref(), attributes);
     }
-    value["link"] = link.into();
+    value["link"] = json!(link);
     Ok(value.into())
 }
 

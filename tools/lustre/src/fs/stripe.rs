@@ -1,4 +1,5 @@
-//! `ulnet lustre getstripe` and `setstripe`: where the data of files is, and is to be.
+//! `ulnet lustre getstripe` and `setstripe`: where the data of files is, and is to be. The options that say it
+//! are in `components.rs`.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -7,9 +8,9 @@ use lustre_wire::fid::ObjectId;
 use lustre_wire::striping::{ComponentFlags, Stripes, Striping};
 use serde_json::{Value, json};
 
-use super::bytes::Bytes;
+use super::components::Wished;
 use super::operands::{self, At, Done, Shape};
-use super::{Visit, dirstripe};
+use super::{Visit, dirstripe, lines};
 
 /// Of which ones.
 #[derive(Clone, Debug, Args)]
@@ -21,7 +22,7 @@ use super::{Visit, dirstripe};
 )]
 pub(super) struct Get {
     /// Files and directories
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
@@ -30,37 +31,30 @@ pub(super) struct Get {
 /// Of which ones, and how.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "A file is made with the layout; of a directory it is the one that new files get.\n\n\
+    after_help = "A file is made with the layout; of a directory it is the one that new files get. Each -E ends a \
+    component; the options behind it are of that component, and what it does not say is as in the one before. \
+    The last one ends with -1, which is the end of any file; bytes behind another end can't be written.\n\n\
     Examples:\n  \
     ulnet lustre setstripe 10.0.0.1@tcp:/lfs/data --stripe-count 4\n  \
     ulnet lustre setstripe /data/new --stripe-size 1M --pool fast\n  \
     ulnet lustre setstripe /data/small --mdt-size 64K\n  \
+    ulnet lustre setstripe -E 1M -c 1 -E -1 -c 4 /data\n  \
+    ulnet lustre setstripe -E 64K -L mdt -E 256M -c 1 -E -1 -c -1 -S 4M /data\n  \
     ulnet lustre setstripe --delete /data/in /data/out"
 )]
 pub(super) struct Set {
     /// Directories, and files to be made
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
-    /// Number of targets; -1 for all
-    #[arg(short = 'c', long, value_name = "COUNT", allow_negative_numbers = true)]
-    stripe_count: Option<i32>,
-    /// Bytes of a stripe
-    #[arg(short = 'S', long, value_name = "BYTES")]
-    stripe_size: Option<Bytes>,
-    /// Pool of targets
-    #[arg(short, long)]
-    pool: Option<String>,
-    /// Index of the first target
-    #[arg(short = 'i', long, value_name = "INDEX")]
-    stripe_index: Option<u16>,
-    /// Bytes at the front of a file that are on the metadata target
-    #[arg(short = 'L', long, value_name = "BYTES")]
-    mdt_size: Option<Bytes>,
+    #[command(flatten)]
+    wished: Wished,
     /// Take the layout of a directory away
     #[arg(
         short,
         long,
-        conflicts_with_all = ["stripe_count", "stripe_size", "pool", "stripe_index", "mdt_size"]
+        conflicts_with_all = [
+            "component_end", "stripe_count", "stripe_size", "pool", "stripe_index", "mdt_size"
+        ]
     )]
     delete: bool,
     #[command(flatten)]
@@ -163,7 +157,7 @@ fn print(value: &Value, indent: usize) {
 
 async fn get_one(at: &At<'_>, json: bool) -> Result<Done> {
     let At { mount, place, name, .. } = *at;
-    let node = mount.find(place.path.as_bytes(), true).await?;
+    let node = mount.find(&place.path, true).await?;
     if !matches!(node.kind(), FileKind::File | FileKind::Dir) {
         bail!("expected a file or directory");
     }
@@ -173,7 +167,7 @@ async fn get_one(at: &At<'_>, json: bool) -> Result<Done> {
         _ => json!({}),
     };
     if !json {
-        println!("{name}");
+        lines::named(format_args!(""), name.bytes());
         match &layout {
             Some(layout) => print(layout, 2),
             None => println!("  no layout of its own"),
@@ -200,7 +194,7 @@ pub(super) fn get(options: &Get) -> Result<bool> {
 /// Gives a layout to a directory, or makes a file with it: `true`.
 async fn set_one(at: &At<'_>, layout: &[u8], delete: bool) -> Result<bool> {
     let At { mount, place, .. } = *at;
-    match mount.find(place.path.as_bytes(), true).await {
+    match mount.find(&place.path, true).await {
         Ok(node) if node.kind() == FileKind::Dir => {
             mount.set_striping(&node, layout).await?;
             Ok(false)
@@ -224,16 +218,8 @@ async fn set_one(at: &At<'_>, layout: &[u8], delete: bool) -> Result<bool> {
 /// # Errors
 /// A layout that no server takes, and as [`operands::each`].
 pub(super) fn set(options: &Set) -> Result<bool> {
-    let Set { places, stripe_count, stripe_size, pool, stripe_index, mdt_size, delete, visit } =
-        options;
-    let wish = Wish {
-        count: *stripe_count,
-        size: stripe_size.map(|bytes| bytes.0),
-        pool: pool.clone(),
-        first: *stripe_index,
-        on_mdt: mdt_size.map(|bytes| bytes.0),
-    };
-    let layout = if *delete { Wish::none() } else { wish.bytes()? };
+    let Set { places, wished, delete, visit } = options;
+    let layout = if *delete { Wish::none() } else { wished.bytes()? };
     if layout.is_empty() {
         bail!("expected a layout, such as --stripe-count 4, or --delete");
     }

@@ -8,7 +8,7 @@ use lustre_wire::Checksum;
 use serde_json::json;
 
 use super::operands::{self, At, Done, Shape};
-use super::{Stop, Visit};
+use super::{Stop, Visit, lines};
 
 /// Bytes that are read at a time.
 const CHUNK: u64 = 16 << 20;
@@ -22,7 +22,7 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
     ulnet lustre sum /data/f1 /data/f2 --json")]
 pub(super) struct Options {
     /// Files
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     #[command(flatten)]
     visit: Visit,
@@ -49,14 +49,14 @@ async fn sum(mount: &Mount, file: &OpenFile, stop: &Stop) -> Result<u32> {
 
 async fn one(at: &At<'_>, json: bool) -> Result<Done> {
     let At { mount, stop, place, name } = at;
-    let node = mount.find(place.path.as_bytes(), true).await?;
+    let node = mount.find(&place.path, true).await?;
     let file = mount.open_file(&node).await?;
     let (done, size) = (sum(mount, &file, stop).await, file.size());
     let closed = mount.close(file).await;
     let sum = done?;
     closed?;
     if !json {
-        println!("{sum:08x} {size} {name}");
+        lines::named(format_args!("{sum:08x} {size} "), name.bytes());
     }
     Ok(json!({ "name": name, "size": size, "crc32c": format!("{sum:08x}") }).into())
 }

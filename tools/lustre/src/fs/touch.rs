@@ -17,7 +17,7 @@ use super::operands::{self, At, Done, Shape};
     ulnet lustre touch /data/f1 /data/f2 --time 981173106")]
 pub(super) struct Options {
     /// Files
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     /// Seconds since 1970; now if not given
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
@@ -38,7 +38,7 @@ pub(super) struct Options {
 /// Sets the times of a file; `true`: it was made.
 async fn touch(at: &At<'_>, changes: &Changes, no_create: bool) -> Result<bool> {
     let At { mount, place, .. } = at;
-    match mount.find(place.path.as_bytes(), true).await {
+    match mount.find(&place.path, true).await {
         Err(e) if e.errno() == lnet_types::Errno::ENOENT => {
             if no_create {
                 return Ok(false);

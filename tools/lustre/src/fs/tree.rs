@@ -6,9 +6,10 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, FileKind, Node, Place, join};
 use serde_json::{Value, json};
 
+use super::label::Label;
 use super::operands::{self, At, Done, Shape};
 use super::sentences::why;
-use super::{Stop, Visit, show};
+use super::{Stop, Visit, lines, show};
 
 /// Which ones.
 #[derive(Clone, Debug, Args)]
@@ -17,7 +18,7 @@ use super::{Stop, Visit, show};
     ulnet lustre tree --depth 2 /data/in /data/out")]
 pub(super) struct Options {
     /// Directories
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     /// Levels that are shown
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
@@ -56,10 +57,11 @@ impl Tree<'_> {
         let last = names.len().saturating_sub(1);
         for (place, (name, node)) in names.iter().zip(nodes).enumerate() {
             self.stop.check()?;
-            let shown = show::name(&name.name);
+            let shown = Label::new(name.name.clone());
             let (here, below) =
                 if place == last { ("└── ", "    ") } else { ("├── ", "│   ") };
-            let mut row = json!({ "name": shown });
+            let mut row = json!({});
+            shown.name_in(&mut row);
             let mut inside = None;
             match node {
                 Ok(node) => {
@@ -69,12 +71,12 @@ impl Tree<'_> {
                 }
                 Err(e) if e.errno() == lnet_types::Errno::ENOENT => continue,
                 Err(e) => {
-                    eprintln!("ulnet lustre: {shown}: {}", why(&e.into(), &shown));
+                    eprintln!("ulnet lustre: {shown}: {}", why(&e.into(), shown.bytes()));
                     all = false;
                 }
             }
             if !self.json {
-                println!("{before}{here}{shown}");
+                lines::named(format_args!("{before}{here}"), shown.bytes());
             }
             if let Some(node) = inside {
                 let before = format!("{before}{below}");
@@ -85,7 +87,7 @@ impl Tree<'_> {
                     }
                     Err(e) => {
                         self.stop.check()?;
-                        eprintln!("ulnet lustre: {shown}: {}", why(&e, &shown));
+                        eprintln!("ulnet lustre: {shown}: {}", why(&e, shown.bytes()));
                         all = false;
                     }
                 }
@@ -100,11 +102,11 @@ impl Tree<'_> {
 
 async fn one(at: &At<'_>, depth: Option<u32>, json: bool) -> Result<Done> {
     let At { mount, stop, place, name } = *at;
-    let node = mount.find(place.path.as_bytes(), true).await?;
+    let node = mount.find(&place.path, true).await?;
     // A tree of a server's making may have no end.
     let tree = Tree { mount, stop, depth: depth.unwrap_or(255), json };
     if !json {
-        println!("{name}");
+        lines::named(format_args!(""), name.bytes());
     }
     let (rows, whole) = tree.show(&node, "", 1).await?;
     Ok(Done { value: json!({ "name": name, "contents": rows }), whole })

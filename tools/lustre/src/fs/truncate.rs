@@ -16,7 +16,7 @@ use super::operands::{self, At, Done, Shape};
     ulnet lustre truncate --size 10G /data/image1 /data/image2")]
 pub(super) struct Options {
     /// Files
-    #[arg(required = true, value_name = "PLACE", value_parser = super::place)]
+    #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     /// Bytes that each has then; K, M, G and T are powers of 1024
     #[arg(short, long, value_name = "BYTES")]
@@ -27,7 +27,7 @@ pub(super) struct Options {
 
 async fn one(at: &At<'_>, size: u64) -> Result<Done> {
     let At { mount, place, name, .. } = at;
-    let node = mount.find(place.path.as_bytes(), true).await?;
+    let node = mount.find(&place.path, true).await?;
     let how = OpenHow { write: true, ..OpenHow::default() };
     let mut file = mount.open_for(&node, how).await?;
     let before = file.size();

@@ -5,11 +5,12 @@ use anyhow::Result;
 use lustre_rt::Mount;
 use lustre_rt::visitor::{FileKind, Name, Node, OpenDir, join};
 
+use super::label::Label;
 use super::sentences::why;
-use super::{Stop, show};
+use super::{Stop, progress};
 
 /// Requests that are under way at a time.
-const IN_FLIGHT: usize = 8;
+pub(super) const IN_FLIGHT: usize = 8;
 /// Names that are looked at together.
 const BATCH: usize = 256;
 
@@ -17,26 +18,43 @@ const BATCH: usize = 256;
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) node: Node,
-    pub(super) path: String,
+    pub(super) path: Label,
     pub(super) name: Vec<u8>,
+    /// Levels below the top of the walk.
+    pub(super) depth: u32,
 }
+
+/// A directory on the way, and its level.
+type Dir = (Node, Label, u32);
 
 /// A walk.
 pub(super) struct Walker<'a> {
     mount: &'a Mount,
     stop: &'a Stop,
     /// Directories to be read, the next one last.
-    waiting: Vec<(Node, String)>,
+    waiting: Vec<Dir>,
     /// The one that is being read, and names of it that were not looked at.
-    reading: Option<(Node, String, OpenDir, Vec<Name>)>,
+    reading: Option<(Dir, OpenDir, Vec<Name>)>,
+    /// The lowest level that is looked at.
+    lowest: u32,
     failed: bool,
 }
 
 impl<'a> Walker<'a> {
     /// A walk through what is in a directory.
-    pub(super) fn new(mount: &'a Mount, stop: &'a Stop, dir: Node, path: &str) -> Self {
-        let path = path.trim_end_matches('/').to_owned();
-        Self { mount, stop, waiting: vec![(dir, path)], reading: None, failed: false }
+    pub(super) fn new(mount: &'a Mount, stop: &'a Stop, dir: Node, path: &Label) -> Self {
+        let waiting = vec![(dir, path.clone(), 0)];
+        Self { mount, stop, waiting, reading: None, lowest: u32::MAX, failed: false }
+    }
+
+    /// The same, down to a level.
+    #[must_use]
+    pub(super) fn down_to(mut self, level: Option<u32>) -> Self {
+        self.lowest = level.unwrap_or(u32::MAX);
+        if self.lowest == 0 {
+            self.waiting.clear();
+        }
+        self
     }
 
     /// Whether something could not be read.
@@ -45,8 +63,8 @@ impl<'a> Walker<'a> {
     }
 
     /// Names something that could not be done.
-    pub(super) fn fail(&mut self, path: &str, e: &anyhow::Error) {
-        eprintln!("ulnet lustre: {path}: {}", why(e, path));
+    pub(super) fn fail(&mut self, path: &Label, e: &anyhow::Error) {
+        eprintln!("ulnet lustre: {path}: {}", why(e, path.bytes()));
         self.failed = true;
     }
 
@@ -54,11 +72,11 @@ impl<'a> Walker<'a> {
     pub(super) async fn next(&mut self) -> Result<Vec<Found>> {
         loop {
             self.stop.check()?;
-            let Some((dir, path, mut opened, mut names)) = self.reading.take() else {
-                let Some((dir, path)) = self.waiting.pop() else { return Ok(Vec::new()) };
-                match self.mount.open_dir(&dir).await {
-                    Ok(opened) => self.reading = Some((dir, path, opened, Vec::new())),
-                    Err(e) => self.fail(&path, &e.into()),
+            let Some((dir, mut opened, mut names)) = self.reading.take() else {
+                let Some(dir) = self.waiting.pop() else { return Ok(Vec::new()) };
+                match self.mount.open_dir(&dir.0).await {
+                    Ok(opened) => self.reading = Some((dir, opened, Vec::new())),
+                    Err(e) => self.fail(&dir.1, &e.into()),
                 }
                 continue;
             };
@@ -66,7 +84,7 @@ impl<'a> Walker<'a> {
                 names = match self.mount.read_dir(&mut opened).await {
                     Ok(names) => names,
                     Err(e) => {
-                        self.fail(&path, &e.into());
+                        self.fail(&dir.1, &e.into());
                         continue;
                     }
                 };
@@ -76,23 +94,25 @@ impl<'a> Walker<'a> {
             }
             let rest = names.split_off(BATCH.min(names.len()));
             let one = |name: Name| {
-                let (dir, path, mount) = (&dir, &path, self.mount);
+                let ((dir, path, _), mount) = (&dir, self.mount);
                 async move {
-                    let path = format!("{path}/{}", show::name(&name.name));
+                    let path = path.join(&name.name);
                     let node = mount.node(name.fid, dir, &name.name).await;
                     (path, name.name, node)
                 }
             };
             let looked = join(names.into_iter().map(one), IN_FLIGHT).await;
-            self.reading = Some((dir, path, opened, rest));
+            progress::files(looked.len() as u64);
+            let depth = dir.2 + 1;
+            self.reading = Some((dir, opened, rest));
             let mut batch = Vec::new();
             for (path, name, node) in looked {
                 match node {
                     Ok(node) => {
-                        if node.kind() == FileKind::Dir {
-                            self.waiting.push((node.clone(), path.clone()));
+                        if node.kind() == FileKind::Dir && depth < self.lowest {
+                            self.waiting.push((node.clone(), path.clone(), depth));
                         }
-                        batch.push(Found { node, path, name });
+                        batch.push(Found { node, path, name, depth });
                     }
                     // It was removed after it had been listed.
                     Err(e) if e.errno() == lnet_types::Errno::ENOENT => {}

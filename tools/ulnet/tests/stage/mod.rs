@@ -65,12 +65,36 @@ impl Stage {
     }
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
+        self.command_at(2, words)
+    }
+
+    /// A command at another address, beside others.
+    pub(crate) fn command_at(&self, last: u8, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ulnet"));
         command.arg("lustre").args(words).args(["--port", &self.port.to_string()]);
-        command.args(["--source", &format!("{}.0.2", self.net)]);
+        command.args(["--source", &format!("{}.0.{last}", self.net)]);
         command.env("ULNET_LUSTRE", format!("{}.0.1@tcp:/lfs", self.net));
         command.current_dir(&self.dir);
         command
+    }
+
+    /// Lets each request wait for a second before it is served, from here on.
+    pub(crate) fn delay(&self) {
+        let (services, _) = self.rpc.services().unwrap();
+        for id in services.into_iter().map(|service| service.id) {
+            let slow = move |rpc: &mut lustre_rt::Rpc<'_, '_>| {
+                for (name, value) in [
+                    ("nrs_policies", "delay reg"),
+                    ("nrs_delay_min", "reg_delay_min:0"),
+                    ("nrs_delay_max", "reg_delay_max:1"),
+                    ("nrs_delay_min", "reg_delay_min:1"),
+                    ("nrs_delay_pct", "reg_delay_pct:100"),
+                ] {
+                    rpc.set_parameter(id, name, value).unwrap();
+                }
+            };
+            self.rpc.with(slow).unwrap();
+        }
     }
 
     /// What a command says on standard error, and its status.

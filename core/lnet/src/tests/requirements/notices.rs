@@ -176,6 +176,41 @@ fn when_the_last_interface_of_a_peer_is_lost_that_is_said_once() {
     assert_eq!(notices(&mut w, 0).iter().filter(|n| **n == lost).count(), 1);
 }
 
+/// RS-038: to a peer that does not deduplicate an announcement is repeated, and withdrawn in between; each of
+/// these messages says by itself that the interface which it came from is up.
+#[test]
+fn a_peer_that_announces_all_its_interfaces_as_down_is_reported_as_lost_once() {
+    for (profile, nids) in [
+        (Profile::Default, &B[..1]),
+        (Profile::Default, &B[..]),
+        (Profile::Kernel, &B[..1]),
+        (Profile::Kernel, &B[..]),
+    ] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(Profile::Default, nids);
+        w.discovered(0, B[0]);
+        w.discovered(1, A[0]);
+        let lost = Notice::PeerLost { primary: nid(B[0]) };
+        let times = |w: &mut World| notices(w, 0).iter().filter(|n| **n == lost).count();
+        times(&mut w);
+        for round in 0..3 {
+            // Both are in touch.
+            w.put(0, B[0], round, true);
+            w.put(1, A[0], 100 + round, true);
+            w.run(MS * 10);
+            let nis: Vec<_> = w.hosts[1].nids.keys().copied().collect();
+            nis.iter().for_each(|ni| w.hosts[1].node.link_changed(w.now, *ni, Link::Down));
+            w.drain();
+            w.secs(2);
+            assert_eq!(times(&mut w), 1, "{profile:?} {nids:?} {round}");
+            nis.iter().for_each(|ni| w.hosts[1].node.link_changed(w.now, *ni, Link::Up));
+            w.drain();
+            w.secs(60);
+        }
+    }
+}
+
 /// A connection ends for many reasons; what it means for the peer shows with the next message.
 #[test]
 fn the_end_of_the_last_connection_alone_does_not_report_a_peer_as_lost() {

@@ -10,8 +10,9 @@ use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, join};
 
 use super::local::{Dir, New};
 use super::{Copy, IN_FLIGHT, SMALL, chunks};
-use crate::fs::sentences::why;
-use crate::fs::show;
+use crate::fs::label::Label;
+use crate::fs::sentences::{towards_here, why};
+use crate::fs::{last_name, show};
 
 /// Files with several names that were copied: where the first copy is.
 type Links = RefCell<BTreeMap<(u64, u32), (Dir, Vec<u8>)>>;
@@ -39,10 +40,11 @@ impl Copy<'_> {
         }
         let mut given = BTreeSet::new();
         for place in from {
-            let node = match self.mount.find(place.path.as_bytes(), !self.recursive).await {
+            let node = match self.mount.find(&place.path, !self.recursive).await {
                 Ok(node) => node,
                 Err(e) => {
-                    self.tally.failed(&place.path, &why(&e.into(), &place.path));
+                    let label = Label::new(place.path.clone());
+                    self.tally.failed(&label, &why(&e.into(), label.bytes()));
                     continue;
                 }
             };
@@ -54,9 +56,10 @@ impl Copy<'_> {
                 let opened = Dir::open(&dir).with_context(|| dir.display().to_string())?;
                 Ok((opened, name))
             });
+            let label = Label::new(place.path.clone());
             match whereto {
-                Ok((dir, name)) => out.any(&node, &dir, &name, &place.path).await?,
-                Err(e) => out.failed(&place.path, &e)?,
+                Ok((dir, name)) => out.any(&node, &dir, &name, &label).await?,
+                Err(e) => out.failed(&label, &e)?,
             }
         }
         Ok(())
@@ -67,12 +70,12 @@ impl Copy<'_> {
 fn destination(to: &Path, into: bool, place: &Place) -> Result<(PathBuf, Vec<u8>)> {
     use std::os::unix::ffi::OsStrExt;
     if into {
-        let name = place.path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        let name = if name.is_empty() { place.fsname.as_str() } else { name };
-        if name == "." || name == ".." {
+        let name = last_name(&place.path);
+        let name = if name.is_empty() { place.fsname.as_bytes() } else { name };
+        if name == b"." || name == b".." {
             bail!("expected a path that ends with a name");
         }
-        return Ok((to.to_owned(), name.as_bytes().to_vec()));
+        return Ok((to.to_owned(), name.to_vec()));
     }
     let name = to
         .file_name()
@@ -83,17 +86,22 @@ fn destination(to: &Path, into: bool, place: &Place) -> Result<(PathBuf, Vec<u8>
 }
 
 impl Out<'_> {
-    fn failed(&self, path: &str, e: &anyhow::Error) -> Result<()> {
+    fn failed(&self, path: &Label, e: &anyhow::Error) -> Result<()> {
         self.copy.stop.check()?;
-        self.copy.tally.failed(&path, &why(e, path));
+        self.copy.tally.failed(path, &why(e, path.bytes()));
         Ok(())
     }
 
-    async fn any(&self, node: &Node, dir: &Dir, name: &[u8], path: &str) -> Result<()> {
+    /// The same of a copy that has a name here: what this machine has refused concerns that.
+    fn not_copied(&self, path: &Label, dir: &Dir, name: &[u8], e: anyhow::Error) -> Result<()> {
+        self.failed(path, &towards_here(e, "not copied to", &dir.path().join(name)))
+    }
+
+    async fn any(&self, node: &Node, dir: &Dir, name: &[u8], path: &Label) -> Result<()> {
         self.copy.stop.check()?;
         let done = match node.kind() {
             FileKind::Dir if !self.copy.recursive => {
-                self.copy.tally.failed(&path, &"a directory: not copied without -r");
+                self.copy.tally.failed(path, &"a directory: not copied without -r");
                 return Ok(());
             }
             FileKind::Dir => Box::pin(self.dir(node, dir, name, path)).await,
@@ -103,11 +111,11 @@ impl Out<'_> {
         };
         match done {
             Ok(()) => Ok(()),
-            Err(e) => self.failed(path, &e),
+            Err(e) => self.not_copied(path, dir, name, e),
         }
     }
 
-    async fn dir(&self, node: &Node, dir: &Dir, name: &[u8], path: &str) -> Result<()> {
+    async fn dir(&self, node: &Node, dir: &Dir, name: &[u8], path: &Label) -> Result<()> {
         let made = dir.enter(name)?;
         self.copy.tally.dir();
         let mount = self.copy.mount;
@@ -123,7 +131,7 @@ impl Out<'_> {
                 let name: &lustre_rt::visitor::Name = name;
                 let made = &made;
                 async move {
-                    let path = format!("{}/{}", path.trim_end_matches('/'), show::name(&name.name));
+                    let path = path.join(&name.name);
                     self.copy.stop.check()?;
                     // What else is kept is asked of a file that was looked at.
                     if !self.copy.preserve
@@ -135,10 +143,11 @@ impl Out<'_> {
                             true => self.opened(None, file, made, (&name.name, &path)).await,
                             false => mount.close(file).await.map_err(Into::into),
                         };
-                        if let Err(e) = &done {
-                            self.failed(&path, e)?;
+                        let has_failed = done.is_err();
+                        if let Err(e) = done {
+                            self.not_copied(&path, made, &name.name, e)?;
                         }
-                        if small || done.is_err() {
+                        if small || has_failed {
                             return Ok(None);
                         }
                     }
@@ -174,7 +183,7 @@ impl Out<'_> {
         Ok(())
     }
 
-    async fn link(&self, node: &Node, dir: &Dir, name: &[u8], path: &str) -> Result<()> {
+    async fn link(&self, node: &Node, dir: &Dir, name: &[u8], path: &Label) -> Result<()> {
         let text = self.copy.mount.link_text(node).await?;
         dir.symlink(name, &text)?;
         self.copy.link_out(path, node, dir, name);
@@ -184,7 +193,7 @@ impl Out<'_> {
         Ok(())
     }
 
-    async fn file(&self, node: &Node, dir: &Dir, name: &[u8], path: &str) -> Result<()> {
+    async fn file(&self, node: &Node, dir: &Dir, name: &[u8], path: &Label) -> Result<()> {
         let several = node.body().nlink > 1;
         if several {
             let links = self.links.borrow();
@@ -208,7 +217,7 @@ impl Out<'_> {
         node: Option<&Node>,
         file: OpenFile,
         dir: &Dir,
-        called: (&[u8], &str),
+        called: (&[u8], &Label),
     ) -> Result<()> {
         let copied = self.fill(node, &file, dir, called).await;
         // What was opened is closed, whatever became of it.
@@ -235,7 +244,7 @@ impl Out<'_> {
         node: Option<&Node>,
         file: &OpenFile,
         dir: &Dir,
-        (name, path): (&[u8], &str),
+        (name, path): (&[u8], &Label),
     ) -> Result<()> {
         let Copy { mount, stop, tally, resume, verify, .. } = self.copy;
         if *resume && self.is_there(file, dir, name).await? {

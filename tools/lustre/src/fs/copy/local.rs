@@ -10,6 +10,8 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
+use crate::fs::label::Label;
+
 /// Zeros are looked for in blocks of so many bytes.
 const BLOCK: usize = 64 << 10;
 /// Files of copies that were killed in a directory, before a further one is refused.
@@ -17,7 +19,7 @@ const LEFT_MAX: u32 = 10_000;
 
 /// A directory that is held open.
 #[derive(Debug)]
-pub(super) struct Dir(OwnedFd);
+pub(super) struct Dir(OwnedFd, Label);
 
 /// A file on its way: it has its name when it is whole, and is gone if it never is.
 #[derive(Debug)]
@@ -33,18 +35,25 @@ impl Dir {
     /// The directory at a path of the user's, whose links are followed.
     pub(super) fn open(path: &std::path::Path) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        fs::open(path, flags, Mode::empty()).map(Self)
+        let opened = fs::open(path, flags, Mode::empty())?;
+        Ok(Self(opened, Label::new(path.as_os_str().as_bytes())))
+    }
+
+    /// Where it is, to be shown.
+    pub(super) const fn path(&self) -> &Label {
+        &self.1
     }
 
     /// A directory in this one, made if there is none.
     pub(super) fn enter(&self, name: &[u8]) -> Result<Self, Errno> {
+        let path = self.1.join(name);
         let name = OsStr::from_bytes(name);
         match fs::mkdirat(&self.0, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(e),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        fs::openat(&self.0, name, flags, Mode::empty()).map(Self)
+        fs::openat(&self.0, name, flags, Mode::empty()).map(|opened| Self(opened, path))
     }
 
     /// Size and time of a regular file of this name, if there is one.
@@ -123,7 +132,7 @@ impl Dir {
     }
 
     pub(super) fn again(&self) -> Result<Self, Errno> {
-        rustix::io::fcntl_dupfd_cloexec(&self.0, 0).map(Self)
+        rustix::io::fcntl_dupfd_cloexec(&self.0, 0).map(|fd| Self(fd, self.1.clone()))
     }
 }
 

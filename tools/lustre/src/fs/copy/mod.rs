@@ -16,7 +16,7 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, Place, Wish};
 
 use super::bytes::Bytes;
-use super::side::Side;
+use super::side::{self, Side};
 use super::{Status, Stop, Visit};
 use tally::Tally;
 
@@ -50,7 +50,12 @@ const fn at_a_time(most: u64) -> usize {
 )]
 pub(super) struct Options {
     /// Files and directories, and the destination: a directory, or the name of the copy
-    #[arg(required = true, num_args = 2.., value_name = "SOURCE… DESTINATION")]
+    #[arg(
+        required = true,
+        num_args = 2..,
+        value_name = "SOURCE… DESTINATION",
+        value_parser = side::sides()
+    )]
     sides: Vec<Side>,
     /// Copy directories with all that is in them
     #[arg(short, long)]
@@ -166,13 +171,12 @@ pub(super) fn run(options: &Options) -> Result<Status> {
             resume: *resume,
             verify: *verify,
             layout: layout.clone(),
-            tally: Tally::new(!json),
+            tally: Tally::default(),
         };
         let done = match &way {
             Way::In(from, to) => copy.put(from, to).await,
             Way::Out(from, to) => copy.get(from, to).await,
         };
-        copy.tally.end();
         done?;
         if json {
             println!("{:#}", copy.tally.json());
@@ -201,8 +205,9 @@ mod tests {
 
     #[test]
     fn one_side_of_a_copy_is_in_a_file_system() {
-        let sides =
-            |texts: &[&str]| -> Vec<Side> { texts.iter().map(|t| t.parse().unwrap()).collect() };
+        let sides = |texts: &[&str]| -> Vec<Side> {
+            texts.iter().map(|t| Side::parse(t.as_bytes()).unwrap()).collect()
+        };
         let there = "10.0.0.1@tcp:/lfs/a";
         assert!(
             matches!(way(&sides(&["./a", "./b", there])), Ok(Way::In(from, _)) if from.len() == 2)

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::Copy;
 use super::local::Dir;
+use crate::fs::label::Label;
 use crate::fs::show;
 
 const OWNER: &[u8] = b"owner";
@@ -60,14 +61,14 @@ fn refusal(result: Result<(), VisitError>) -> Result<Option<lnet_types::Errno>, 
 }
 
 impl Copy<'_> {
-    fn not_kept(&self, path: &str, what: &[u8], why: i32) {
+    fn not_kept(&self, path: &Label, what: &[u8], why: i32) {
         self.tally.not_kept(path, &show::name(what), &std::io::Error::from_raw_os_error(why));
     }
 
     /// The way in, before permissions and times are set: attributes are those of `file`.
     pub(super) async fn preserve_in(
         &self,
-        path: &str,
+        path: &Label,
         (file, meta): (impl AsFd, &Metadata),
         node: &Node,
     ) -> Result<()> {
@@ -82,7 +83,7 @@ impl Copy<'_> {
     }
 
     /// Owner and group on the way in. A user who may not give files away may have chosen the group.
-    pub(super) async fn own_in(&self, path: &str, meta: &Metadata, node: &Node) -> Result<()> {
+    pub(super) async fn own_in(&self, path: &Label, meta: &Metadata, node: &Node) -> Result<()> {
         if !self.preserve {
             return Ok(());
         }
@@ -107,7 +108,7 @@ impl Copy<'_> {
     /// The way out, before permissions and times are set.
     pub(super) async fn preserve_out(
         &self,
-        path: &str,
+        path: &Label,
         node: &Node,
         file: impl AsFd,
     ) -> Result<()> {
@@ -133,7 +134,7 @@ impl Copy<'_> {
     }
 
     /// Owner and group of a symbolic link on the way out.
-    pub(super) fn link_out(&self, path: &str, node: &Node, dir: &Dir, name: &[u8]) {
+    pub(super) fn link_out(&self, path: &Label, node: &Node, dir: &Dir, name: &[u8]) {
         if self.preserve {
             self.own_out(path, node, |uid, gid| dir.own(name, uid, gid));
         }
@@ -141,7 +142,7 @@ impl Copy<'_> {
 
     fn own_out(
         &self,
-        path: &str,
+        path: &Label,
         node: &Node,
         own: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
     ) {

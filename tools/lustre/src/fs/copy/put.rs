@@ -16,7 +16,11 @@ use lustre_rt::visitor::{
 use super::local::data_of;
 use super::{Copy, IN_FLIGHT, SMALL, at_a_time, chunks};
 use crate::fs::goal::{Goal, Spot};
-use crate::fs::sentences::{local, why};
+use crate::fs::label::Label;
+use crate::fs::sentences::{local, towards, why};
+
+/// What a failure of the destination has led to.
+const NOT_COPIED: &str = "not copied to";
 
 /// Files with several names that were copied, by device and number: where the first copy is.
 type Links = RefCell<BTreeMap<(u64, u64), Node>>;
@@ -26,6 +30,18 @@ struct Source {
     path: PathBuf,
     name: Vec<u8>,
     meta: Metadata,
+    /// Where the copy is to be, to be shown.
+    to: Label,
+}
+
+impl Source {
+    fn label(&self) -> Label {
+        label(&self.path)
+    }
+}
+
+fn label(path: &Path) -> Label {
+    Label::new(path.as_os_str().as_bytes())
 }
 
 /// What a source is called; a link as the user calls it, whatever it leads to.
@@ -43,17 +59,20 @@ impl Copy<'_> {
             let (real, meta) = match self.named(path) {
                 Ok(found) => found,
                 Err(e) => {
-                    self.tally.failed(&path.display(), &local(&e));
+                    self.tally.failed(&label(path), &local(&e));
                     continue;
                 }
             };
             let kind = if meta.is_dir() { FileKind::Dir } else { FileKind::File };
             match goal.of(self.mount, &called(path), kind).await {
-                Ok(Spot { dir, name, .. }) => {
-                    let source = Source { path: real, name, meta };
+                Ok(Spot { dir, name, path: to }) => {
+                    let source = Source { path: real, name, meta, to };
                     self.put_any(source, &dir, &links).await?;
                 }
-                Err(e) => self.failed(path, &e)?,
+                Err(e) => {
+                    let e = towards(e, NOT_COPIED, &goal.called(&called(path)));
+                    self.failed(path, &e)?;
+                }
             }
         }
         Ok(())
@@ -73,20 +92,24 @@ impl Copy<'_> {
     fn failed(&self, path: &Path, e: &anyhow::Error) -> Result<()> {
         // What the user wants is no failure of a file.
         self.stop.check()?;
+        self.note_eviction(e);
+        self.tally.failed(&label(path), &why(e, path.as_os_str().as_bytes()));
+        Ok(())
+    }
+
+    fn note_eviction(&self, e: &anyhow::Error) {
         let evicted =
             |e: &VisitError| matches!(e, VisitError::Call { error: CallError::Evicted, .. });
         if e.downcast_ref().is_some_and(evicted) {
             self.tally.evicted();
         }
-        self.tally.failed(&path.display(), &why(e, &path.to_string_lossy()));
-        Ok(())
     }
 
     async fn put_any(&self, source: Source, dir: &Node, links: &Links) -> Result<()> {
         self.stop.check()?;
         let done = if source.meta.is_dir() {
             if !self.recursive {
-                self.tally.failed(&source.path.display(), &"a directory: not copied without -r");
+                self.tally.failed(&source.label(), &"a directory: not copied without -r");
                 return Ok(());
             }
             Box::pin(self.put_dir(&source, dir, links)).await
@@ -95,12 +118,15 @@ impl Copy<'_> {
         };
         match done {
             Ok(()) => Ok(()),
-            Err(e) => self.failed(&source.path, &e),
+            Err(e) => {
+                self.note_eviction(&e);
+                self.failed(&source.path, &towards(e, NOT_COPIED, &source.to))
+            }
         }
     }
 
     async fn put_dir(&self, source: &Source, dir: &Node, links: &Links) -> Result<()> {
-        let Source { path, name, meta } = source;
+        let Source { path, name, meta, to } = source;
         let node = match self.mount.child(dir, name).await {
             Ok(node) if node.kind() == FileKind::Dir => node,
             Ok(_) => bail!("expected a directory of this name in the destination"),
@@ -120,11 +146,12 @@ impl Copy<'_> {
             let meta = match entry.metadata() {
                 Ok(meta) => meta,
                 Err(e) => {
-                    self.tally.failed(&path.display(), &local(&e));
+                    self.tally.failed(&label(&path), &local(&e));
                     continue;
                 }
             };
-            let source = Source { path, name, meta };
+            let to = to.join(&name);
+            let source = Source { path, name, meta, to };
             let is_small = !source.meta.is_dir() && source.meta.size() <= SMALL;
             // Files with several names go one by one, so that the first is there for the others.
             if is_small && source.meta.nlink() == 1 {
@@ -144,7 +171,7 @@ impl Copy<'_> {
             let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
             let no_follow = i32::try_from(flags.bits()).unwrap_or(0);
             let here = File::options().read(true).custom_flags(no_follow).open(path)?;
-            self.preserve_in(&path.display().to_string(), (here, meta), &node).await?;
+            self.preserve_in(&label(path), (here, meta), &node).await?;
         }
         // What it has was changed by what was made in it.
         self.mount.change(&node, &kept(meta)).await?;
@@ -188,7 +215,7 @@ impl Copy<'_> {
     }
 
     async fn put_link(&self, source: &Source, dir: &Node) -> Result<()> {
-        let Source { path, name, meta } = source;
+        let Source { path, name, meta, .. } = source;
         let text = std::fs::read_link(path)?;
         let text = text.as_os_str().as_bytes();
         let made = match self.mount.make_link(dir, name, text).await {
@@ -207,7 +234,7 @@ impl Copy<'_> {
             }
             Err(e) => return Err(e.into()),
         };
-        self.own_in(&path.display().to_string(), meta, &made).await?;
+        self.own_in(&label(path), meta, &made).await?;
         let times = Changes { mode: None, ..kept(meta) };
         self.mount.change(&made, &times).await?;
         self.tally.link();
@@ -215,25 +242,30 @@ impl Copy<'_> {
     }
 
     /// Whether the copy of a file is there from before.
-    async fn is_there(&self, file: &File, source: &Source, dir: &Node) -> Result<bool> {
-        let node = match self.mount.child(dir, &source.name).await {
+    async fn is_there(
+        &self,
+        file: &File,
+        meta: &Metadata,
+        (dir, name): (&Node, &[u8]),
+    ) -> Result<bool> {
+        let node = match self.mount.child(dir, name).await {
             Ok(node) if node.kind() == FileKind::File => node,
             Ok(_) => return Ok(false),
             Err(e) if e.errno() == lnet_types::Errno::ENOENT => return Ok(false),
             Err(e) => return Err(e.into()),
         };
         let attributes = self.mount.attributes(&node).await?;
-        if attributes.size != source.meta.size() {
+        if attributes.size != meta.size() {
             return Ok(false);
         }
-        if attributes.mtime == source.meta.mtime() {
+        if attributes.mtime == meta.mtime() {
             return Ok(true);
         }
         let there = self.mount.open_file(&node).await?;
-        let same = self.is_same(file, source.meta.size(), &there).await;
+        let same = self.is_same(file, meta.size(), &there).await;
         self.mount.close(there).await?;
         if same? {
-            self.mount.change(&node, &kept(&source.meta)).await?;
+            self.mount.change(&node, &kept(meta)).await?;
             return Ok(true);
         }
         Ok(false)
@@ -270,10 +302,11 @@ impl Copy<'_> {
     }
 
     async fn put_file(&self, source: &Source, dir: &Node) -> Result<()> {
-        let Source { path, name, meta } = source;
+        let Source { path, name, .. } = source;
         let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
         let file = File::options().read(true).custom_flags(no_follow).open(path)?;
-        if self.resume && self.is_there(&file, source, dir).await? {
+        let meta = &file.metadata()?;
+        if self.resume && self.is_there(&file, meta, (dir, name)).await? {
             self.tally.skipped();
             return Ok(());
         }
@@ -284,10 +317,13 @@ impl Copy<'_> {
         let made = copy.created();
         copy.keep_mtime(meta.mtime());
         let mut filled = self.fill(&file, meta.size(), &mut copy).await;
+        if filled.is_ok() {
+            filled = unchanged(&file, meta);
+        }
         if self.preserve && filled.is_ok() {
             let kept = async {
                 let node = self.mount.child(dir, name).await?;
-                self.preserve_in(&path.display().to_string(), (&file, meta), &node).await
+                self.preserve_in(&label(path), (&file, meta), &node).await
             };
             filled = kept.await;
         }
@@ -338,6 +374,20 @@ impl Copy<'_> {
         }
         Ok(())
     }
+}
+
+/// A source that was written to in the meantime has no copy: its bytes are those of no moment. The time of the
+/// last change of its attributes tells of a program that has set the other one back.
+fn unchanged(file: &File, before: &Metadata) -> Result<()> {
+    let after = file.metadata()?;
+    let of = |meta: &Metadata| {
+        let mtime = (meta.mtime(), meta.mtime_nsec());
+        (meta.size(), mtime, (meta.ctime(), meta.ctime_nsec()))
+    };
+    if of(&after) != of(before) {
+        bail!("it has changed while it was copied");
+    }
+    Ok(())
 }
 
 /// What a copy keeps of its source.
