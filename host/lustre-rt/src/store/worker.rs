@@ -67,7 +67,7 @@ struct Sent {
     ends_order: bool,
 }
 
-/// The store, for whoever has an order to carry out.
+/// The store, for the thread that carries out an order.
 struct Shared {
     disk: Disk,
     /// Since when something waits for its commit.
