@@ -180,6 +180,13 @@ fn directory_on_a_metadata_target_that_is_not_there_is_not_made() {
     assert!(code == Some(1) && err.contains("MDT 7: the configuration has none"), "{code:?} {err}");
     let (err, code) = stage.run(&["mkdir", "-i", "0,1", "-c", "3", "/there"]);
     assert!(code == Some(1) && err.contains("--mdt-count 3: expected 2"), "{code:?} {err}");
+    for (words, expected) in [
+        (["mkdir", "-H", "crush", "/there"], "--mdt-hash without --mdt-count"),
+        (["mkdir", "-i", "1,0,1", "/there"], "--mdt-index 1: expected each index once"),
+    ] {
+        let (err, code) = stage.run(&words);
+        assert!(code == Some(1) && err.contains(expected), "{words:?}: {code:?} {err}");
+    }
     assert_eq!(stage.run(&["stat", "/there"]).1, Some(1));
     let o = stage.command(&["getstripe", "/here", "--json"]).output().unwrap();
     let value: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
@@ -192,8 +199,6 @@ fn directory_on_a_metadata_target_that_is_not_there_is_not_made() {
         (&["mkdir", "-c", "0", "/there"][..], "expected 1 to 2000, or -1 for all"),
         (&["mkdir", "-i", "0,", "/there"], "INDEX"),
         (&["mkdir", "-c", "2", "-H", "md5", "/there"], "all_char, fnv_1a_64, crush, crush2"),
-        (&["mkdir", "-H", "crush", "/there"], "--mdt-count"),
-        (&["mkdir", "-i", "1,0,1", "/there"], "--mdt-index 1: expected each index once"),
     ] {
         let (err, code) = stage.run(words);
         assert!(code == Some(2) && err.contains(expected), "{words:?}: {code:?} {err}");
