@@ -567,8 +567,10 @@ mod tests {
             if removes {
                 assert!(done(&mut model, FileOp::Remove(name()), 3, Ok(FileAnswer::Done)));
             }
-            let read = done(&mut model, FileOp::ReadOpen(0), 5, Err(Errno::ENOENT));
-            assert_eq!(read, removes && evicted, "{removes} {evicted}");
+            for op in [FileOp::ReadOpen(0), FileOp::Sync] {
+                let read = done(&mut model, op.clone(), 5, Err(Errno::ENOENT));
+                assert_eq!(read, removes && evicted, "{op:?} {removes} {evicted}");
+            }
         }
     }
 }

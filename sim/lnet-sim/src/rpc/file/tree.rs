@@ -445,9 +445,16 @@ impl Tree {
 
     /// Whether an operation is on an open file that has no name any more: it is there as long as it is open.
     pub(super) fn is_nameless(&self, op: &FileOp) -> bool {
-        let (FileOp::WriteOpen(slot, ..) | FileOp::ReadOpen(slot)) = op else { return false };
-        let names = self.open.get(slot).and_then(|open| self.inode(open.file).ok());
-        names.is_some_and(|inode| inode.names == 0)
+        let gone = |slot| {
+            let file = self.open.get(slot).and_then(|open| self.inode(open.file).ok());
+            file.is_some_and(|inode| inode.names == 0)
+        };
+        match op {
+            FileOp::WriteOpen(slot, ..) | FileOp::ReadOpen(slot) => gone(slot),
+            // Of all that are open.
+            FileOp::Sync => self.open.keys().any(gone),
+            _ => false,
+        }
     }
 
     /// The file that an operation has cut off, which is no matter of a cache.
