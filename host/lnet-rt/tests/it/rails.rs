@@ -133,7 +133,11 @@ fn traffic_leaves_an_interface_whose_cable_is_pulled_and_comes_back_with_it() {
     let before = pair.sent();
     pair.puts(50);
     let after = pair.sent();
-    assert_eq!((after[0] - before[0], after[1] - before[1]), (0, 50));
+    assert_eq!(after[0], before[0], "nothing goes there");
+    assert!(
+        after[1] - before[1] >= 50,
+        "everything goes here, with what the node itself has to say"
+    );
     pair.host_a.link_up("eth0").unwrap();
     until("the first rail carries again", || {
         pair.puts(4);
