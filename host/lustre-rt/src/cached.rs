@@ -20,8 +20,8 @@ use crate::node::{RpcError, RpcNode};
 use crate::objects::{Object, Objects, ObjectsError};
 
 /// A file system, for a program that reads and writes the data of its files behind a cache. All else is
-/// [`Mount`]'s, which it stands for: a method here goes before that of the same name there. Of `truncate`
-/// there: servers lock what they cut off, and call back what is cached here.
+/// [`Mount`]'s, which it stands for: a method here goes before that of the same name there. `truncate` is
+/// that one alone: servers lock what they cut off, and call back what is cached here.
 ///
 /// ```text
 ///  write_at   ends when the bytes are cached under a lock; a later reader, wherever it is, finds them

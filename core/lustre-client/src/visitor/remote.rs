@@ -98,7 +98,8 @@ impl<L> Remote<L> {
     }
 
     /// A call. A target that was not reached once is not tried again before it is connected again: each
-    /// outage of a target costs a visit the time of one call at most. With an error, what was to be written comes back.
+    /// outage of a target costs a visit the time of one call at most. With an error, what was to be written
+    /// comes back.
     pub(super) async fn ask_with<W: Wire<Link = L>>(
         &self,
         wire: &W,

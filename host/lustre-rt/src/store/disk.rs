@@ -716,4 +716,34 @@ mod tests {
         assert_eq!(disk.block(DataId(1), 1).unwrap(), vec![8; BLOCK as usize]);
         fs::remove_dir_all(dir).unwrap();
     }
+
+    #[test]
+    fn order_that_needs_room_is_at_hand_while_it_is_known_and_others_look_anew() {
+        let dir = fresh::path("store-disk-room");
+        fs::create_dir_all(&dir).unwrap();
+        let mut disk = Disk::open(DiskConfig::new(&dir)).unwrap();
+        let mut slate = Slate(Vec::new());
+        let put = |id, must| {
+            let put = Change::Put(Space::Objects, b"key".to_vec(), vec![1]);
+            StoreOrder::Apply(Txn { id, changes: vec![put], must })
+        };
+        let ready = |order| Ready::of(order, &Slate(Vec::new()), &Spare::default());
+        let at_hand = |disk: &Disk| {
+            [put(1, false), StoreOrder::Space { token: 1 }, put(1, true)]
+                .map(|order| disk.has_at_hand(&ready(order)))
+        };
+        assert_eq!(at_hand(&disk), [false, false, true]);
+        // Known for as long as the test takes: none is free.
+        disk.room = Some((Instant::now() + Duration::from_secs(3600), 1 << 40, 0));
+        assert_eq!(at_hand(&disk), [true, true, true]);
+        disk.execute_at_once(ready(put(1, false)));
+        let refused = StoreFact::Applied { txn: 1, result: Err(StoreError::Full) };
+        assert_eq!(disk.poll(&mut slate), Some(refused));
+        disk.execute(ready(put(1, false)));
+        assert_eq!(disk.poll(&mut slate), Some(StoreFact::Applied { txn: 1, result: Ok(()) }));
+        disk.room = Some((Instant::now() - RECENT, 1 << 40, 0));
+        assert_eq!(at_hand(&disk), [false, false, true]);
+        drop(disk);
+        fs::remove_dir_all(dir).unwrap();
+    }
 }

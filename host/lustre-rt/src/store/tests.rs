@@ -115,6 +115,16 @@ fn store_on_a_thread_of_its_own_conforms() {
 }
 
 #[test]
+fn database_that_panics_on_what_it_finds_ends_an_order_and_not_its_thread() {
+    let found = super::total(
+        || -> Result<(), StoreError> { panic!("a page is damaged") },
+        super::db_damaged,
+    );
+    let why = found.unwrap_err().to_string();
+    assert!(why.contains("records.redb"), "{why}");
+}
+
+#[test]
 fn lost_wake_up_is_repeated() {
     let scratch = Scratch::new("wake");
     let (tx, rx) = std::sync::mpsc::channel();

@@ -298,35 +298,41 @@ impl core::fmt::Debug for FileStore {
 }
 
 impl FileStore {
-    /// Starts the threads of a store that is open.
-    ///
-    /// # Errors
-    /// The system has no thread left.
-    pub fn start(disk: Disk, wake: Wake) -> std::io::Result<Self> {
+    /// A store without threads, and the orders that it hands over.
+    fn new(disk: Disk, wake: Wake) -> (Self, Receiver<Ready>) {
         let (orders, received) = channel();
         let (done, facts) = channel();
         let (patience, spare) = (disk.patience(), disk.spare());
-        let desk = Arc::new(Desk::new(disk, done, wake));
-        let short = Arc::downgrade(&desk);
-        patience.begin(move || {
-            if let Some(desk) = short.upgrade() {
-                desk.send([(StoreFact::Short, None)]);
-            }
-        });
-        let mut store = Self {
-            desk: Arc::clone(&desk),
+        let store = Self {
+            desk: Arc::new(Desk::new(disk, done, wake)),
             orders: Some(orders),
             facts,
             handed: 0,
             here: VecDeque::new(),
             at_once: 0,
             threads: Vec::new(),
-            patience: patience.clone(),
+            patience,
             spare,
         };
-        let ours = Arc::clone(&desk);
-        let work = move || ours.work(&received);
+        (store, received)
+    }
+
+    /// Starts the threads of a store that is open.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start(disk: Disk, wake: Wake) -> std::io::Result<Self> {
+        let (mut store, orders) = Self::new(disk, wake);
+        let short = Arc::downgrade(&store.desk);
+        store.patience.begin(move || {
+            if let Some(desk) = short.upgrade() {
+                desk.send([(StoreFact::Short, None)]);
+            }
+        });
+        let desk = Arc::clone(&store.desk);
+        let work = move || desk.work(&orders);
         store.threads.push(thread::Builder::new().name("store".to_owned()).spawn(work)?);
+        let (desk, patience) = (Arc::clone(&store.desk), store.patience.clone());
         let commit = move || desk.commit(&patience);
         store.threads.push(thread::Builder::new().name("store-commit".to_owned()).spawn(commit)?);
         Ok(store)
@@ -517,6 +523,27 @@ mod tests {
         assert!((1..=AT_ONCE).contains(&at_once), "{at_once}");
         assert_eq!(store.poll(&mut slate), None);
         assert_eq!(store.at_once, 0);
+        drop(store);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn order_is_handed_over_while_too_much_is_to_be_committed() {
+        let dir = fresh::path("store-full-layer");
+        std::fs::create_dir_all(&dir).unwrap();
+        let disk = Disk::open(DiskConfig::new(&dir)).unwrap();
+        let ((mut store, orders), slate) =
+            (FileStore::new(disk, Box::new(|_| {})), Slate(Vec::new()));
+        let mut id = 0;
+        while orders.try_recv().is_err() {
+            assert!(id < 10_000, "nothing commits");
+            id += 1;
+            let key = id.to_string().into_bytes();
+            let changes = vec![Change::Put(Space::Objects, key, vec![0; 60_000])];
+            store.order(StoreOrder::Apply(Txn { id, changes, must: true }), &slate);
+            store.at_once = 0;
+        }
+        assert!(lock(&store.desk.shared).disk.is_full());
         drop(store);
         std::fs::remove_dir_all(dir).unwrap();
     }

@@ -1,7 +1,7 @@
 //! `import --sync`: makes a running node equal to a file by the smallest change. The change is printed
 //! first. All steps are tried on a copy of the node before, whether or not they are made: a file that the
-//! node would refuse changes nothing. A step that only the system refuses takes back those before it; a node that is equal to the file is left
-//! alone. What the file does not name (tunables, values left to the default) stays as it is, and so does
+//! node would refuse changes nothing. A step that only the system refuses takes back those before it; a node
+//! that is equal to the file is left alone. What the file does not name (tunables, values left to the default) stays as it is, and so does
 //! a peer that the node has found by itself, if it is what the file says.
 
 use std::collections::BTreeMap;
