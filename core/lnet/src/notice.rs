@@ -94,6 +94,13 @@ pub enum Notice {
         /// Its primary NID.
         primary: Nid,
     },
+    /// What is believed of a gateway has changed: its routes are not used any more, or again.
+    Gateway {
+        /// Its primary NID.
+        primary: Nid,
+        /// Whether they are used.
+        usable: bool,
+    },
     /// A configured peer announces an interface that its configuration does not have, or that belongs
     /// to another peer; configuration wins (DEC-28, MR-dyn-060).
     Contradicted {
@@ -125,10 +132,12 @@ impl Notice {
             Self::Rerouted { .. } => Level::Error,
             // A state that gets better is no trouble.
             Self::Interface { from, to, .. } if (*to as u8) < *from as u8 => Level::Info,
+            Self::Gateway { usable: true, .. } => Level::Info,
             // Nothing is lost: the message itself has arrived.
             Self::Dropped { reason: DropReason::Duplicate, .. } => Level::Info,
             Self::Interface { .. }
             | Self::PeerLost { .. }
+            | Self::Gateway { .. }
             | Self::Flapping { .. }
             | Self::Undelivered { .. }
             | Self::TimedOut { .. }
@@ -154,7 +163,13 @@ impl fmt::Display for Notice {
                 )
             }
             Self::Undelivered { target, pair, status, errno, attempts } => {
-                write!(f, "message for {target} abandoned after {attempts} attempts: {errno}")?;
+                match attempts {
+                    0 => write!(f, "message for {target} abandoned unsent: {errno}")?,
+                    _ => write!(
+                        f,
+                        "message for {target} abandoned after {attempts} attempts: {errno}"
+                    )?,
+                }
                 match pair {
                     Some((ni, hop)) => write!(f, ", last {ni} -> {hop} with {status}"),
                     None => Ok(()),
@@ -167,6 +182,10 @@ impl fmt::Display for Notice {
                 write!(f, "{ni}: {kind:?} from {source} for {target} dropped: {reason:?}")
             }
             Self::PeerLost { primary } => write!(f, "peer {primary}: all interfaces are down"),
+            Self::Gateway { primary, usable } => {
+                let state = if *usable { "usable" } else { "down, its routes are not used" };
+                write!(f, "gateway {primary}: {state}")
+            }
             Self::Contradicted { primary, announced, errno } => {
                 write!(
                     f,

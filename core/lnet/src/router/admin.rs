@@ -205,8 +205,8 @@ impl Node {
                 Some(owner) => {
                     let is_dead = given_up.contains(&route.nid);
                     self.settle_route(now, route, owner);
-                    if let Some(peer) = self.peers.peers.get_mut(owner).filter(|_| is_dead) {
-                        peer.gateway.sign(Sign::Failed);
+                    if is_dead {
+                        self.sign_gateway(owner, Sign::Failed);
                     }
                 }
                 None => {

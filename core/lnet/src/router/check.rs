@@ -22,7 +22,7 @@ use crate::port::PortId;
 use crate::send::Reason;
 use crate::send::rest::News;
 use crate::timers::{Timer, TimerKind};
-use crate::{Doubt, Node};
+use crate::{Doubt, Node, Notice};
 
 /// A message from a gateway that is taken for dead is reason to ask it, and so is a connection to it
 /// that has failed where there are others, but not more often than this.
@@ -163,13 +163,9 @@ impl Node {
         }
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         peer.facts |= Facts::ROUTER_CHECKED;
-        let sign = if error.is_none() { Sign::Answered } else { Sign::Failed };
-        let before = peer.gateway.life;
-        peer.gateway.sign(sign);
-        let (alive, nis) = (peer.gateway.life.is_alive(), peer.nis().collect::<Vec<_>>());
-        if before.is_alive() != alive {
-            tracing::info!(gateway = %peer.primary, alive, ?error, "gateway");
-        }
+        let nis = peer.nis().collect::<Vec<_>>();
+        let alive = error.is_none();
+        self.sign_gateway(id, if alive { Sign::Answered } else { Sign::Failed });
         if error.is_some() {
             for ni in nis {
                 self.gateway_ni_down(now, ni);
@@ -266,6 +262,15 @@ impl Node {
         }
     }
 
+    /// Changes what is believed of a gateway, and reports it when that says something else about its use.
+    pub(crate) fn sign_gateway(&mut self, id: PeerId, sign: Sign) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        if peer.gateway.sign(sign) {
+            let (primary, usable) = (peer.primary, peer.gateway.life.is_alive());
+            self.outbox.notice(Notice::Gateway { primary, usable });
+        }
+    }
+
     /// A message has come from an interface of a gateway.
     pub(crate) fn heard_gateway(&mut self, now: Instant, ni: PeerNiId, hdr: &Hdr) {
         let Some(pni) = self.peers.nis.get(ni) else { return };
@@ -285,9 +290,9 @@ impl Node {
             }
             return;
         }
-        peer.gateway.sign(Sign::Traffic);
         let believed = alive::is_discovery_off(&self.tunables, peer);
         let nis: Vec<_> = peer.net(source).into_iter().flat_map(|n| n.nis.clone()).collect();
+        self.sign_gateway(id, Sign::Traffic);
         for ni in nis {
             if let Some(pni) = self.peers.nis.get_mut(ni) {
                 pni.set_up(now, self.tunables.flap_hold_down, true);
@@ -347,9 +352,7 @@ impl Node {
             }
             if gateway && self.tunables.conduct.acts_on_gateway_news {
                 // PA-098: usable at once, and asked for the rest.
-                if let Some(peer) = self.peers.peers.get_mut(peer_id) {
-                    peer.gateway.sign(Sign::Up);
-                }
+                self.sign_gateway(peer_id, Sign::Up);
                 self.check_soon(now, peer_id);
             }
             return;
@@ -368,9 +371,8 @@ impl Node {
             let nothing_up = self.peers.peers.get(peer_id).is_some_and(|p| {
                 !self.nis.nets().iter().any(|l| alive::has_up_ni(&self.peers, p, l.net))
             });
-            if nothing_up && let Some(peer) = self.peers.peers.get_mut(peer_id) {
-                peer.gateway.sign(Sign::Down);
-                tracing::info!(gateway = %peer.primary, "gateway lost");
+            if nothing_up {
+                self.sign_gateway(peer_id, Sign::Down);
             }
             self.leave_queue(now, id);
             self.leave_gateway(now, peer_id);

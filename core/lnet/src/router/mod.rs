@@ -84,13 +84,15 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Changes what is believed of it.
-    pub(crate) fn sign(&mut self, sign: Sign) {
+    /// Changes what is believed of it. Whether that says something else about its use.
+    pub(crate) fn sign(&mut self, sign: Sign) -> bool {
         let before = self.life;
         self.life = before.after(sign);
-        if before.is_alive() != self.life.is_alive() {
+        let changed = before.is_alive() != self.life.is_alive();
+        if changed {
             self.transitions.count(self.life.is_alive());
         }
+        changed
     }
 
     ///

@@ -120,6 +120,10 @@ fn each_other_fault_is_found_alone() {
         "b",
         "lnetctl net set --net tcp2 --lnd-timeout 0",
     );
+    // Interfaces show the limit that follows from the tunables: nobody gave it, and there is nothing to put back.
+    let derived = b().replace("timeout: 0\n", "timeout: 16\n");
+    let derived = replaced(derived, "retry_count: 2", "retry_count: 3");
+    assert!(check([a(), r(), derived]).iter().all(|found| found.rule != "time-outs"));
     let slow = r().replace("lnd_timeout: 16", "lnd_timeout: 60");
     expect(first([a(), slow, b()]), "time-outs", "r", "lnetctl set retry_count 2");
     let credits = b().replace("peer_credits: 8", "peer_credits: 16");

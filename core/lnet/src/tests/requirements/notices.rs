@@ -254,3 +254,27 @@ fn a_peer_that_announces_a_nid_outside_its_configuration_makes_a_notice() {
     let nids: Vec<_> = known.nis.iter().map(|n| n.nid).collect();
     assert_eq!(nids, [nid(B[0]), wrong], "as configured");
 }
+
+/// Each look at a gateway that is away fails again, and each connection that its driver can't make.
+#[test]
+fn a_gateway_that_stays_away_is_one_warning_and_its_return_one_line_of_information() {
+    let mut w = nodes(Profile::Default, &A[..1], &B[..1]);
+    w.route(0, "tcp9", B[0]);
+    w.secs(2);
+    notices(&mut w, 0);
+    let of_gateway = |w: &mut World| {
+        let all = notices(w, 0).into_iter().filter(|n| matches!(n, Notice::Gateway { .. }));
+        all.map(|n| n.level()).collect::<Vec<_>>()
+    };
+    fail_to(&mut w, &B, fault(HealthStatus::RemoteDropped));
+    let (&ni, _) = w.hosts[0].nids.iter().find(|(_, x)| **x == nid(A[0])).unwrap();
+    for _ in 0..20 {
+        let now = w.now;
+        w.hosts[0].node.peer_down(now, ni, nid(B[0]), now);
+        w.secs(10);
+    }
+    assert_eq!(of_gateway(&mut w), [Level::Warn]);
+    w.decide = Box::new(|_| Fate::Pass);
+    w.secs(120);
+    assert_eq!(of_gateway(&mut w), [Level::Info]);
+}

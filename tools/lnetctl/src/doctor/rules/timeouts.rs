@@ -17,10 +17,13 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
 /// A time limit, seconds; who says so; what puts it back.
 type Limit = (i64, String, String);
 
-/// The longest limit that a driver was given.
+/// The longest limit that a driver was given; one that has none shows what follows from the tunables.
 fn given(node: &Node) -> Option<Limit> {
+    let derived = node.tunable("lnd_timeout");
     node.outward()
-        .filter_map(|ni| Some((ni.timeout_s.filter(|s| *s > 0)?, ni.nid.net())))
+        .filter_map(|ni| {
+            Some((ni.timeout_s.filter(|s| *s > 0 && Some(*s) != derived)?, ni.nid.net()))
+        })
         .max_by_key(|(seconds, _)| *seconds)
         .map(|(seconds, net)| {
             let fix = format!("lnetctl net set --net {net} --lnd-timeout 0");
