@@ -129,8 +129,9 @@ impl Keys {
             }
             Place::Spans(spans) => {
                 let part = iovec_slice(spans, offset, len.into());
-                let bytes: Vec<u8> =
-                    part.iter().flat_map(|span| mem.bytes(*span)).copied().collect();
+                let mut bytes = Vec::new();
+                // Span by span: byte by byte took most of the time of worlds with RDMA.
+                part.iter().for_each(|span| bytes.extend_from_slice(mem.bytes(*span)));
                 (bytes.len() == len as usize).then_some(bytes)
             }
         }
