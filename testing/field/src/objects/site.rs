@@ -75,9 +75,9 @@ fn troubles(times: ObjectsTimes) -> Vec<Trouble> {
     let ObjectsTimes { timer, cut, dark, .. } = times;
     let down = Duration::from_secs(1);
     let all = [
-        // Longer than the callback timer, which begins with 1.5 times at_max. What is dead keeps its locks
-        // as long, and is waited for.
-        (STOP, timer * 9 / 4, "kind = \"pause\"\non = \"client-7\""),
+        // Longer than the callback timer, which begins anew with a callback that is sent again. What is dead
+        // keeps its locks as long, and is waited for.
+        (STOP, timer * 2, "kind = \"pause\"\non = \"client-7\""),
         ("SIGKILL of a client", timer * 2, "kind = \"kill\"\nprocess = true\non = \"client-8\""),
         (
             "black hole out of a client",
@@ -246,7 +246,7 @@ impl Site {
         let mut command = host.command(&self.exe);
         command.arg(crate::SERVE).args(&targets).arg("--listen").arg(spec.nids.join(","));
         command.args(["--ldlm-enqueue-min", &seconds(self.times.timer)]);
-        command.args(["--at-max", &seconds(self.times.timer), "--standby"]);
+        command.args(["--at-max", &seconds(self.times.at_max), "--standby"]);
         command.args(["--obd-timeout", &seconds(self.times.obd_timeout())]);
         for route in &spec.routes {
             command.arg("--route").arg(format!("{}={}", route.net, route.gateway));

@@ -127,7 +127,10 @@ impl Task {
             let route = RouteSpec { net, gateway, hops: line.hops, priority: line.priority };
             node.call(move |stack, now| stack.node_mut().add_route(now, route)).blocking()??;
         }
-        let tunables = Tunables { obd_timeout: self.obd_timeout, ..Tunables::default() };
+        // A client that waits for a lock asks for nothing else: it must ping before it counts as silent.
+        let ping_interval = self.obd_timeout / 4;
+        let tunables =
+            Tunables { obd_timeout: self.obd_timeout, ping_interval, ..Tunables::default() };
         let rpc = RpcNode::start(&node, tunables)?;
         let uuid = format!("client-{}-{}", self.client, std::process::id());
         let nids = |n: usize| -> Result<Vec<Nid>> {
