@@ -347,12 +347,12 @@ impl<W: Wire> Visitor<W> {
     /// Waits until all that was changed is committed on the metadata targets that this visit has used.
     ///
     /// # Errors
-    /// No answer.
+    /// [`VisitError::ChangesLost`], once; no answer.
     pub async fn sync(&self) -> Result<(), VisitError> {
         for mdt in self.mdts.values().filter(|mdt| mdt.was_asked()) {
             mdt.ask(&self.wire, mdc::sync(&self.who, Fid::default())).await?;
         }
-        Ok(())
+        self.check_losses()
     }
 
     /// The object targets of a file, by their indexes.

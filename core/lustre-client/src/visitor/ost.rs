@@ -162,6 +162,13 @@ pub(super) fn sync(of: &Object) -> Call {
     object(Opcode::OST_SYNC, &body)
 }
 
+/// All of an object target is committed (C-230).
+pub(super) fn sync_all() -> Call {
+    let mut body = Obdo { size: 0, blocks: u64::MAX, ..named(ObjectId::default()) };
+    body.valid |= Valid::SIZE | Valid::BLOCKS;
+    object(Opcode::OST_SYNC, &body)
+}
+
 /// Nothing, but that the target is there.
 pub(super) fn ping() -> Call {
     Call::new(Opcode::OBD_PING, Vec::new())

@@ -128,6 +128,20 @@ pub trait Wire: Sync {
         core::future::ready(Vec::new())
     }
 
+    /// Whether the target has answered changes of which it is not known that they are committed. A host that
+    /// repeats none does not know.
+    fn uncommitted(&self, link: &Self::Link) -> impl Future<Output = bool> + Send {
+        let _ = link;
+        core::future::ready(false)
+    }
+
+    /// How many changes that the target had answered it may have lost so far, because it has evicted this
+    /// client before they were known to be committed. It counts what was lost before the last call was
+    /// answered.
+    fn losses(&self, _link: &Self::Link) -> u64 {
+        0
+    }
+
     /// Ends a connection, if it was connected; over another one, if it is lost, within [`LEAVE_MAX`].
     fn close(&self, link: &Self::Link) -> impl Future<Output = ()> + Send;
 
