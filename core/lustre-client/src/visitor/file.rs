@@ -386,10 +386,7 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<OpenFile, VisitError> {
         checked(name)?;
         match self.create_in(dir, name, how, create).await {
-            Err(e) => match self.relaid(dir, &e).await {
-                Some(dir) => self.create_in(&dir, name, how, create).await,
-                None => Err(e),
-            },
+            Err(e) => self.create_in(&self.relaid(dir, e).await?, name, how, create).await,
             made => made,
         }
     }
