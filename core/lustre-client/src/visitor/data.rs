@@ -205,7 +205,9 @@ impl<W: Wire> Visitor<W> {
     /// What a target has agreed to of data. No data go without a checksum, or in pieces, because it was
     /// not known.
     async fn data_terms(&self, remote: &Remote<W::Link>) -> Result<ost::Terms, VisitError> {
-        Ok(ost::Terms::of(&self.terms_of(remote).await?))
+        let mut terms = ost::Terms::of(&self.terms_of(remote).await?);
+        terms.privileged = self.who.is_root();
+        Ok(terms)
     }
 
     /// One request's bytes of an object, and how many were asked for.

@@ -49,6 +49,8 @@ pub(super) struct Terms {
     pub(super) checksum: Option<Checksum>,
     /// Short data goes inside of messages.
     inline: bool,
+    /// The caller may use space that is kept for administrators (C-205).
+    pub(super) privileged: bool,
 }
 
 impl Terms {
@@ -63,6 +65,7 @@ impl Terms {
             },
             checksum: sums.into_iter().find(known).filter(|_| has(ConnectFlags::CKSUM)),
             inline: has(ConnectFlags::SHORTIO),
+            privileged: false,
         }
     }
 
@@ -190,7 +193,8 @@ fn data(
 ) -> Call {
     body.flags.set(ObdoFlags::SHORT_IO, terms.inlines(len));
     let ioobj = IoObj { id: body.id, max_brw: terms.max_brw(len), count: 1 };
-    let flags = flags | NiobufFlags::SYNC | NiobufFlags::NOCACHE | NiobufFlags::SRVLOCK;
+    let mut flags = flags | NiobufFlags::SYNC | NiobufFlags::NOCACHE | NiobufFlags::SRVLOCK;
+    flags.set(NiobufFlags::SYS_RESOURCE, terms.privileged);
     let range = Niobuf { offset, len, flags };
     let buffers = vec![
         body.to_bytes(LITTLE),
