@@ -14,7 +14,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use lnet_rt::{Buffer, Nid};
 use lustre_client::visitor::{
-    Access, End, Identity, LEAVE_MAX, Moved, Tried, VisitConfig, VisitError, Visitor, Wire,
+    Access, End, Identity, LEAVE_MAX, Moved, SiteTimes, Tried, VisitConfig, VisitError, Visitor,
+    Wire,
 };
 use lustre_wire::{ConnectData, ImportKind, Opcode};
 use ptlrpc::{Call, CallError, CallId, Connection, Direction, ImportConfig, Reply};
@@ -143,6 +144,15 @@ pub(crate) fn of_call(e: RpcError) -> CallError {
 
 impl Wire for NodeWire {
     type Link = NodeLink;
+
+    fn follow(&self, times: &SiteTimes) {
+        let times = times.clone();
+        // A node that has stopped says so to the call that follows.
+        let _ran = self.rpc.start_run(move |host, _| {
+            let tunables = times.of(host.ptlrpc.tunables());
+            host.ptlrpc.set_tunables(tunables);
+        });
+    }
 
     fn link(&self, config: ImportConfig) -> Result<NodeLink, CallError> {
         let takes_callbacks = config.kind == ImportKind::Mdc;

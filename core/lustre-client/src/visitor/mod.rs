@@ -71,7 +71,7 @@ use crate::sabotage::Sabotage;
 
 pub use attributes::Attributes;
 pub use cached::{CACHING, CacheWire, FileCache, ObjectAsk, ObjectEnd};
-pub use config::{Config, ConfigError, TARGETS_MAX, TargetEntry, Targets};
+pub use config::{Config, ConfigError, SiteTimes, TARGETS_MAX, TargetEntry, Targets};
 pub use data::Part;
 pub use defaults::DirStripes;
 pub use dirs::{DirHash, DirWish};
@@ -194,7 +194,10 @@ impl<W: Wire> Visitor<W> {
             let made = entries.into_iter().map(|(index, entry)| Ok((index, remote(kind, entry)?)));
             made.collect::<Result<BTreeMap<_, _>, VisitError>>()
         };
-        let linked = |Targets { mdts, osts }| {
+        let linked = |Targets { mdts, osts, times }| {
+            if !times.is_empty() {
+                wire.follow(&times);
+            }
             Ok::<_, VisitError>((all(ImportKind::Mdc, mdts)?, all(ImportKind::Osc, osts)?))
         };
         let targets = mgs::targets(&wire, &mgs, &fsname).await.and_then(linked);

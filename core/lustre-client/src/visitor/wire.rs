@@ -8,6 +8,8 @@ use lnet_types::{Errno, Nid};
 use lustre_wire::ConnectData;
 use ptlrpc::{Call, CallError, CallId, ImportConfig, Reply};
 
+use super::SiteTimes;
+
 /// A server that is away at the end of a visit is waited for so long. It has this client on record: each of
 /// its restarts would wait for it, and hold up others for minutes (P-146).
 pub const LEAVE_MAX: Duration = Duration::from_secs(30);
@@ -82,6 +84,12 @@ impl From<CallError> for End {
 pub trait Wire: Sync {
     /// A connection.
     type Link: Send + Sync;
+
+    /// The site has times of its own, for connections that are made from now on. A host without time-outs, or
+    /// with those of a play, follows none.
+    fn follow(&self, times: &SiteTimes) {
+        let _ = times;
+    }
 
     /// A connection to a target, which connects with its first call, or with [`Wire::connect`].
     ///
