@@ -21,6 +21,7 @@ mod event;
 mod histogram;
 mod lose;
 mod numbered;
+mod piece;
 mod rpc;
 mod sabotage;
 mod server;

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         mount.close(file).await?;
-        mount.end().await;
+        mount.end().await?;
         Ok(())
     })
 }

@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         mount.fsync(&file).await?;
         mount.close(file).await?;
-        mount.end().await;
+        mount.end().await?;
         Ok(())
     })
 }

@@ -50,17 +50,22 @@ impl CachedMount {
         match mount.cache() {
             Ok(cache) => Ok(Self { mount, cache }),
             Err(e) => {
-                mount.end().await;
+                // Nothing was changed that could be lost.
+                let _ = mount.end().await;
                 Err(e)
             }
         }
     }
 
-    /// Ends all connections. A file that was not closed may lose what was not written back.
-    pub async fn end(self) {
+    /// Waits until all that was changed of names is committed, and ends all connections in any case. A file that
+    /// was not closed may lose what was not written back.
+    ///
+    /// # Errors
+    /// As [`Mount::end`].
+    pub async fn end(self) -> Result<(), VisitError> {
         let Self { mount, cache } = self;
         cache.end(&mount).await;
-        mount.end().await;
+        mount.end().await
     }
 
     /// Where a file ends, as those say that have written it.

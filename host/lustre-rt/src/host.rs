@@ -71,17 +71,38 @@ pub(crate) struct Host {
     pub(crate) seats: Seats,
     /// Files that visits have open.
     pub(crate) opens: Opens,
-    /// What targets have granted to the imports of visits.
-    pub(crate) granted: BTreeMap<ImportId, Granted>,
+    /// How the imports of visits stand.
+    pub(crate) standings: BTreeMap<ImportId, SharedStanding>,
     /// The last evictions, oldest first, at most [`EVICTIONS_KEPT`].
     pub(crate) evictions: VecDeque<Eviction>,
     /// Gets lines for the log.
     pub(crate) log: Option<Log>,
 }
 
-/// What a target has granted, and how often it was connected, for threads that must not wait for the
-/// node's.
-pub(crate) type Granted = Arc<Mutex<(ConnectData, u32)>>;
+/// How an import of a visit stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    /// What the target has granted.
+    pub(crate) granted: ConnectData,
+    /// How often it was connected.
+    pub(crate) connections: u32,
+    /// Changes that evictions have made void.
+    pub(crate) losses: u64,
+}
+
+/// The same for threads that must not wait for the node's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedStanding(Arc<Mutex<Standing>>);
+
+impl SharedStanding {
+    pub(crate) fn get(&self) -> Standing {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, f: impl FnOnce(&mut Standing)) {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
 
 /// What stands before lines that name their subject themselves.
 const LAYER: &str = "rpc";
@@ -125,10 +146,12 @@ impl Host {
 
     /// A connection was made: what the target has granted is there before a call is answered.
     fn connected(&self, import: ImportId) {
-        let Some(granted) = self.granted.get(&import) else { return };
+        let Some(standing) = self.standings.get(&import) else { return };
         if let Some(view) = self.ptlrpc.import_view(import) {
-            let mut granted = granted.lock().unwrap_or_else(PoisonError::into_inner);
-            *granted = (view.granted, granted.1.saturating_add(1));
+            standing.change(|standing| {
+                standing.granted = view.granted;
+                standing.connections = standing.connections.saturating_add(1);
+            });
         }
     }
 
@@ -152,9 +175,14 @@ impl Host {
             }
             Event::Import { import, state: ImportState::Closed } => {
                 self.opens.forget(import);
-                self.granted.remove(&import);
+                self.standings.remove(&import);
                 if let Some(waiter) = self.closing.remove(&import) {
                     let _ = waiter.try_send(());
+                }
+            }
+            Event::Invalidated { import, lost } => {
+                if let Some(standing) = self.standings.get(&import) {
+                    standing.change(|standing| standing.losses += lost as u64);
                 }
             }
             // A handler keeps no records of clients: there is nothing to wait for.

@@ -8,18 +8,19 @@ use core::future::{Future as _, poll_fn};
 use core::ops::Deref;
 use core::pin::pin;
 use core::time::Duration;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use lnet_rt::{Buffer, Nid};
 use lustre_client::visitor::{
-    Access, End, Identity, LEAVE_MAX, Moved, Tried, VisitConfig, VisitError, Visitor, Wire,
+    Access, End, Identity, LEAVE_MAX, Moved, SiteTimes, Tried, VisitConfig, VisitError, Visitor,
+    Wire,
 };
 use lustre_wire::{ConnectData, ImportKind, Opcode};
 use ptlrpc::{Call, CallError, CallId, Connection, Direction, ImportConfig, Reply};
 
-use crate::host::Granted;
+use crate::host::SharedStanding;
 use crate::interrupt::Interrupt;
 use crate::node::{Done, Import, RpcError, RpcNode};
 use crate::pace::{Pace, Turn, Waits};
@@ -66,9 +67,12 @@ impl Mount {
         Ok(Self(Visitor::begin(wire, config).await?))
     }
 
-    /// Ends all connections.
-    pub async fn end(self) {
-        self.0.end().await;
+    /// Waits until all that was changed is committed, and ends all connections in any case.
+    ///
+    /// # Errors
+    /// What was changed last may be lost: a server has evicted this client, or does not answer.
+    pub async fn end(self) -> Result<(), VisitError> {
+        self.0.end().await
     }
 }
 
@@ -94,7 +98,7 @@ pub struct NodeWire {
 #[derive(Debug)]
 pub struct NodeLink {
     import: Import,
-    granted: Granted,
+    standing: SharedStanding,
     /// Of a visit that is gentle.
     turn: Option<Turn>,
 }
@@ -141,13 +145,22 @@ pub(crate) fn of_call(e: RpcError) -> CallError {
 impl Wire for NodeWire {
     type Link = NodeLink;
 
+    fn follow(&self, times: &SiteTimes) {
+        let times = times.clone();
+        // A node that has stopped says so to the call that follows.
+        let _ran = self.rpc.start_run(move |host, _| {
+            let tunables = times.of(host.ptlrpc.tunables());
+            host.ptlrpc.set_tunables(tunables);
+        });
+    }
+
     fn link(&self, config: ImportConfig) -> Result<NodeLink, CallError> {
         let takes_callbacks = config.kind == ImportKind::Mdc;
         let import = self.rpc.import(config).map_err(of_call)?;
-        let (id, granted) = (import.id(), Granted::default());
-        let cell = Arc::clone(&granted);
+        let (id, standing) = (import.id(), SharedStanding::default());
+        let shared = standing.clone();
         let opened = self.rpc.run(move |host, below| {
-            host.granted.insert(id, cell);
+            host.standings.insert(id, shared);
             // A lock that came with an open may be called back before it has been given back: the
             // lock client answers that it is gone (C-67).
             match takes_callbacks {
@@ -157,7 +170,7 @@ impl Wire for NodeWire {
         });
         opened.map_err(|_| CallError::Closed)?.map_err(CallError::NoDescriptor)?;
         let turn = (self.pace == Pace::Gentle).then(|| Turn::new(Instant::now()));
-        Ok(NodeLink { import, granted, turn })
+        Ok(NodeLink { import, standing, turn })
     }
 
     fn connect(&self, link: &NodeLink) {
@@ -238,11 +251,21 @@ impl Wire for NodeWire {
     }
 
     async fn terms(&self, link: &NodeLink) -> ConnectData {
-        link.granted.lock().unwrap_or_else(PoisonError::into_inner).0
+        link.standing.get().granted
     }
 
     fn connections(&self, link: &NodeLink) -> u32 {
-        link.granted.lock().unwrap_or_else(PoisonError::into_inner).1
+        link.standing.get().connections
+    }
+
+    async fn uncommitted(&self, link: &NodeLink) -> bool {
+        let id = link.import.id();
+        let view = self.rpc.ask(move |host| host.ptlrpc.import_view(id)).await.flatten();
+        view.is_some_and(|view| view.uncommitted > 0)
+    }
+
+    fn losses(&self, link: &NodeLink) -> u64 {
+        link.standing.get().losses
     }
 
     async fn close(&self, link: &NodeLink) {

@@ -113,7 +113,7 @@ impl RpcNode {
             holders: Holders::new(Arc::clone(&back)),
             seats: Seats::new(handle.clone(), freed.clone()),
             opens: Opens::default(),
-            granted: BTreeMap::new(),
+            standings: BTreeMap::new(),
             evictions: VecDeque::new(),
             log: None,
         };

@@ -123,9 +123,9 @@ fn what_is_cached_is_found_by_visitors_and_what_they_write_by_those_that_cache()
         cached.close_with_changes(file, &mtime).await.unwrap();
         let node = visitor.find(b"/striped", true).await.unwrap();
         assert_eq!(visitor.attributes(&node).await.unwrap().mtime, 1_000_000_000);
-        cached.end().await;
+        cached.end().await.unwrap();
         assert!(visited(&visitor, "/striped").await == (70_002, expected));
-        visitor.end().await;
+        visitor.end().await.unwrap();
     });
 }
 
@@ -145,8 +145,8 @@ fn data_on_the_metadata_target_go_beside_the_cache() {
         assert_eq!(cached.size(&file).await.unwrap(), 200_000);
         assert!(whole(cached.read(&file, 0, u64::MAX).await.unwrap()) == expected);
         cached.close(file).await.unwrap();
-        cached.end().await;
-        visitor.end().await;
+        cached.end().await.unwrap();
+        visitor.end().await.unwrap();
     });
 }
 
@@ -171,7 +171,7 @@ fn what_an_eviction_has_lost_is_said_once_by_fsync_and_once_by_close() {
         assert_eq!(errno(cached.close(file).await), Errno::EIO);
         let (size, found) = visited(&cached, "/f").await;
         assert_eq!((size, &found[..]), (200, &[vec![1; 100], vec![3; 100]].concat()[..]));
-        cached.end().await;
+        cached.end().await.unwrap();
     });
 }
 
@@ -194,7 +194,7 @@ fn file_that_is_not_open_for_writing_is_not_written_and_none_is_longer_than_offs
         assert_eq!(refused.unwrap_err().errno(), Errno::EBADF);
         assert_eq!(cached.size(&file).await.unwrap(), 0);
         cached.close(file).await.unwrap();
-        cached.end().await;
+        cached.end().await.unwrap();
     });
 }
 
@@ -217,6 +217,6 @@ fn pa022_a_file_of_four_stripes_costs_one_lock_on_each_of_four_targets() {
         assert_eq!(whole(cached.read(&file, 0, u64::MAX).await.unwrap()).len(), 8 * 65_536 + 10);
         assert_eq!(asked(), (0..4).map(|n| (format!("lfs-OST000{n}_UUID"), 1)).collect::<Vec<_>>());
         cached.close(file).await.unwrap();
-        cached.end().await;
+        cached.end().await.unwrap();
     });
 }

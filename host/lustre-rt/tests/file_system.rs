@@ -172,7 +172,7 @@ fn visit(ip: &str) -> (Vec<(String, FileKind, u64)>, Vec<u8>) {
             bytes.extend(part.bytes);
         }
         mount.close(file).await.unwrap();
-        mount.end().await;
+        mount.end().await.unwrap();
         (seen, bytes)
     })
 }
@@ -231,7 +231,7 @@ fn file_gets_the_time_that_it_is_to_have_in_the_end_from_each_write() {
                 objects.disconnect().unwrap();
             }
         }
-        mount.end().await;
+        mount.end().await.unwrap();
     });
     let _ = fs::remove_dir_all(&dir);
 }
@@ -259,7 +259,7 @@ fn write_beyond_any_file_or_object_is_an_error_of_its_own() {
         mount.close(file).await.unwrap();
         let node = mount.find(b"/f", true).await.unwrap();
         assert_eq!(mount.attributes(&node).await.unwrap().size, 3);
-        mount.end().await;
+        mount.end().await.unwrap();
     });
     let _ = fs::remove_dir_all(&dir);
 }
@@ -286,7 +286,7 @@ fn object_that_is_gone_is_no_file_that_is_gone() {
         let read = mount.read(&file, 0, 9).await.unwrap_err();
         assert_eq!(read.errno(), lnet_rt::Errno::EIO, "{read}");
         mount.close(file).await.unwrap();
-        mount.end().await;
+        mount.end().await.unwrap();
     });
     let _ = fs::remove_dir_all(&dir);
 }
@@ -323,7 +323,7 @@ fn target_that_was_away_for_longer_than_the_limit_is_used_again_when_it_is_back(
         let parts = mount.read(&file, 0, 1 << 20).await.unwrap();
         assert!(parts.into_iter().flat_map(|part| part.bytes).eq(vec![7; STRIPE]));
         mount.close(file).await.unwrap();
-        mount.end().await;
+        mount.end().await.unwrap();
     });
     let _ = fs::remove_dir_all(&dir);
 }

@@ -199,8 +199,8 @@ fn c205_data_under_the_lock_of_the_server_is_asked_for_as_direct_writes_are() {
     let written = same.iter().find(|same| same.opcode == Opcode::OST_WRITE).unwrap();
     let ranges = [&written.buffers.0, &written.buffers.1].map(|buffers| {
         let mut range = Niobuf::parse(LITTLE, &buffers[2]).unwrap();
-        // A visitor has no promise of space, and takes none of what is kept for root.
-        range.flags.remove(NiobufFlags::FROM_GRANT | NiobufFlags::SYS_RESOURCE);
+        // A visitor has no promise of space.
+        range.flags.remove(NiobufFlags::FROM_GRANT);
         range
     });
     assert_eq!(ranges[0], ranges[1]);

@@ -352,3 +352,100 @@ fn a_directory_that_is_stale_and_has_the_same_layout_is_not_asked_again() {
     let e = run(visitor.make_link(&dir, b"s1", b"short/target")).unwrap_err();
     assert_eq!((e.errno(), wire.targets(REINT)), (Errno::ESTALE, vec![0]));
 }
+
+/// Whether a request is for a name in the second stripe of `/f10`.
+fn asks_there(buffers: &[Vec<u8>]) -> bool {
+    let asked = buffers.first().and_then(|bytes| MdtBody::parse(LITTLE, bytes).ok());
+    asked.is_some_and(|asked| asked.fid1 == THERE)
+}
+
+/// The answer to a lookup that finds this file, or none.
+fn looked_up(file: Option<Fid>) -> Answer {
+    let Some(fid1) = file else {
+        return Answer { status: Errno::ENOENT.negative(), ..Answer::default() };
+    };
+    let valid = Valid::ID | Valid::TYPE | Valid::MODE;
+    let body = MdtBody { fid1, valid, mode: 0o100_644, ..MdtBody::default() };
+    Answer { buffers: vec![body.to_bytes(LITTLE)], ..Answer::default() }
+}
+
+/// Servers for which `/f10` was spread over both targets after it was looked up: the first change in it is
+/// refused, and the second one carried out.
+fn spread_meanwhile<'a>(archive: &'a Archive, there: Option<Fid>) -> Noted<'a> {
+    let wire = Noted::new(archive).refusing(REINT[0], Errno::ESTALE, 0, &MdtBody::default());
+    let mut wire = wire.answering_if(Opcode::MDS_GETATTR, asks_for_dir, spread());
+    wire = wire.answering_if(Opcode::MDS_GETATTR_NAME, asks_there, looked_up(there));
+    let done = Answer { buffers: vec![MdtBody::default().to_bytes(LITTLE)], ..Answer::default() };
+    wire.answering(REINT[0], done)
+}
+
+/// The places of both names in each change.
+fn places(wire: &Noted<'_>) -> Vec<(Fid, Fid)> {
+    let made = wire.made(REINT).into_iter();
+    let heads = made.map(|made| NameRecord::parse(LITTLE, &made.buffers[0]).unwrap().head);
+    heads.map(|head| (head.fid1, head.fid2)).collect()
+}
+
+#[test]
+fn c163_a_link_in_a_directory_that_was_spread_meanwhile_is_made_in_its_stripe() {
+    let archive = earlier();
+    let wire = spread_meanwhile(&archive, None);
+    let visitor = begin(&wire);
+    let (dir, file) = (node(&visitor, "/f10"), node(&visitor, "/f10/file"));
+    run(visitor.link(&file, &dir, b"a")).unwrap();
+    assert_eq!(places(&wire), [(file.fid, DIR), (file.fid, THERE)]);
+}
+
+#[test]
+fn c163_a_name_of_a_directory_that_was_spread_meanwhile_is_removed_from_its_stripe() {
+    let archive = earlier();
+    let before = Noted::new(&archive);
+    let fid = node(&begin(&before), "/f10/n1").fid;
+    let wire = spread_meanwhile(&archive, Some(fid));
+    let visitor = begin(&wire);
+    run(visitor.remove(&node(&visitor, "/f10/n1"))).unwrap();
+    assert_eq!(places(&wire), [(DIR, fid), (THERE, fid)]);
+    // Another file has the name: it is not the one that was to be removed.
+    let wire = spread_meanwhile(&archive, Some(Fid { oid: 77, ..THERE }));
+    let visitor = begin(&wire);
+    let e = run(visitor.remove(&node(&visitor, "/f10/n1"))).unwrap_err();
+    assert_eq!((e.errno(), places(&wire)), (Errno::ESTALE, vec![(DIR, fid)]));
+}
+
+#[test]
+fn c163_a_rename_in_a_directory_that_was_spread_meanwhile_is_made_between_stripes() {
+    let archive = earlier();
+    let before = Noted::new(&archive);
+    let fid = node(&begin(&before), "/f10/n1").fid;
+    // The directory is read for the old name, and for the new one, which no file has.
+    let wire = spread_meanwhile(&archive, Some(fid));
+    let wire = wire.answering_if(Opcode::MDS_GETATTR, asks_for_dir, spread());
+    let visitor = begin(&wire);
+    let (dir, old) = (node(&visitor, "/f10"), node(&visitor, "/f10/n1"));
+    // The sum of the characters is even: the first stripe, which is the directory itself.
+    run(visitor.rename(&old, &dir, b"n2")).unwrap();
+    assert_eq!(places(&wire), [(DIR, DIR), (THERE, HERE)]);
+}
+
+#[test]
+fn c154_a_name_that_is_missing_is_asked_of_one_stripe_and_of_another_if_the_layout_has_changed() {
+    let archive = archive();
+    let striped = |now: Answer, there: Option<Fid>| {
+        let wire = Noted::new(&archive).answering(Opcode::MDS_GETATTR_NAME, spread());
+        let wire = wire.answering_if(Opcode::MDS_GETATTR_NAME, asks_there, looked_up(None));
+        let wire = wire.answering_if(Opcode::MDS_GETATTR, asks_for_dir, now);
+        wire.answering(Opcode::MDS_GETATTR_NAME, looked_up(there))
+    };
+    let lookups = [Opcode::MDS_GETATTR_NAME];
+    let wire = striped(spread(), Some(HERE));
+    let visitor = begin(&wire);
+    let e = run(visitor.child(&node(&visitor, "/f10"), b"a")).unwrap_err();
+    assert_eq!((e.errno(), wire.targets(&lookups)), (Errno::ENOENT, vec![0, 1]));
+    // It is one stripe by now, with all names.
+    let body = MdtBody { fid1: DIR, mode: 0o040_755, ..MdtBody::default() };
+    let plain = Answer { buffers: vec![body.to_bytes(LITTLE)], ..Answer::default() };
+    let wire = striped(plain, Some(HERE));
+    let visitor = begin(&wire);
+    let found = run(visitor.child(&node(&visitor, "/f10"), b"a")).unwrap();
+    assert_eq!((found.fid, wire.targets(&lookups)), (HERE, vec![0, 1, 0]));
+}

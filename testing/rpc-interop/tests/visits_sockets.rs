@@ -164,7 +164,7 @@ fn a_striped_file_is_read_over_sockets_and_nothing_is_left_behind() {
         let file = mount.open_file(&node).await?;
         let parts = mount.read(&file, 0, u64::MAX).await?;
         mount.close(file).await?;
-        mount.end().await;
+        mount.end().await?;
         let bytes = parts.into_iter().flat_map(|part| part.bytes);
         Ok::<Vec<u8>, VisitError>(bytes.collect())
     });

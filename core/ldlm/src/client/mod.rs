@@ -242,7 +242,7 @@ impl LockClient {
                 None
             }
             // A server that refuses this client for good evicts no client, and says so here alone.
-            Event::Invalidated { import } => {
+            Event::Invalidated { import, .. } => {
                 self.with(import, rpc, |space, _| space.lost());
                 Some(event)
             }

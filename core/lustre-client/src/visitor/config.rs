@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lnet_types::Nid;
 use lustre_wire::llog::{Command, ConfigCommand, LogRecord, MarkerFlags, REQUIRED, RecordKind};
+use ptlrpc::Tunables;
 
 /// Most targets of one kind that a log may name.
 pub const TARGETS_MAX: usize = 65_536;
@@ -26,6 +27,43 @@ pub struct Targets {
     pub mdts: BTreeMap<u32, TargetEntry>,
     /// Object targets.
     pub osts: BTreeMap<u32, TargetEntry>,
+    /// Times of the site.
+    pub times: SiteTimes,
+}
+
+/// Time-outs that a configuration names, in seconds, by the names of [`Tunables`] (P-3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteTimes(BTreeMap<&'static str, u32>);
+
+/// Those that a client follows.
+const TIMES: [&str; 5] = ["timeout", "at_min", "at_max", "at_history", "ldlm_enqueue_min"];
+
+impl SiteTimes {
+    /// Whether it names none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn put(&mut self, name: &str, value: Option<u32>) {
+        let known = TIMES.into_iter().find(|known| *known == name);
+        if let (Some(name), Some(value)) = (known, value) {
+            self.0.insert(name, value);
+        }
+    }
+
+    /// Tunables as the site wants them. A value out of its bounds counts for nothing. Pings are as far apart
+    /// as the time-out lets them be (P-3).
+    pub fn of(&self, tunables: &Tunables) -> Tunables {
+        let pings = self.0.get("timeout").map(|timeout| ("ping_interval", (timeout / 4).max(1)));
+        let all = self.0.iter().map(|(name, value)| (*name, *value)).chain(pings);
+        let rows = all.filter_map(|(name, value)| Some((Tunables::setting(name)?, value)));
+        let rows: Vec<_> = rows.collect();
+        // Two bounds that would cross one by one do not together.
+        tunables.with_all(&rows).unwrap_or_else(|_| {
+            rows.into_iter()
+                .fold(tunables.clone(), |all, (row, value)| all.with(row, value).unwrap_or(all))
+        })
+    }
 }
 
 /// Why a log can't be used.
@@ -78,6 +116,7 @@ pub struct Config {
     unused: BTreeSet<String>,
     /// Devices by `active=`; the last record counts.
     switched: BTreeMap<String, bool>,
+    times: SiteTimes,
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -159,11 +198,17 @@ impl Config {
             }
             Command::PARAM => {
                 let value = at(1);
+                if let Some((name, value)) =
+                    value.strip_prefix("sys.").and_then(|v| v.split_once('='))
+                {
+                    self.times.put(name, value.parse().ok());
+                }
                 let active = ["osc.active=", "mdc.active="];
                 if let Some(on) = active.iter().find_map(|name| value.strip_prefix(name)) {
                     self.switched.insert(at(0), on != "0");
                 }
             }
+            Command::SET_TIMEOUT => self.times.put("timeout", Some(command.header.num)),
             known if known.name().is_some() => {}
             unknown if unknown.0 & REQUIRED != 0 => return Err(ConfigError::Unknown(unknown.0)),
             _ => {}
@@ -204,7 +249,7 @@ impl Config {
             };
             list.iter().map(entry).collect()
         };
-        Targets { mdts: of(&self.mdts), osts: of(&self.osts) }
+        Targets { mdts: of(&self.mdts), osts: of(&self.osts), times: self.times.clone() }
     }
 }
 
@@ -307,6 +352,39 @@ mod tests {
         marker(&mut config, start);
         says(&mut config, Command::LOV_DEL_OBD, &["lfs-clilov", "lfs-OST0001_UUID", "1", "1"]);
         assert_eq!(config.targets().osts.len(), 1);
+    }
+
+    #[test]
+    fn p3_times_of_the_site_are_tunables_unless_they_are_out_of_bounds() {
+        let mut config = Config::default();
+        assert!(config.targets().times.is_empty());
+        marker(&mut config, MarkerFlags::START);
+        let header =
+            CommandHeader { command: Command::SET_TIMEOUT, num: 300, ..Default::default() };
+        let header = CommandHeader { version: COMMAND_VERSION, ..header };
+        take(&mut config, header, &[b"lfs\0"]).unwrap();
+        for value in ["sys.at_max=4", "sys.at_min=2", "sys.at_history=x", "sys.at_extra=7", "sys."]
+        {
+            says(&mut config, Command::PARAM, &["lfs", value]);
+        }
+        let before = Tunables::default();
+        let secs = core::time::Duration::from_secs;
+        let (timeout, pings, at_min, at_max) = (secs(300), secs(75), secs(2), secs(4));
+        let all = Tunables { obd_timeout: timeout, at_min, at_max, ..before };
+        let all = Tunables { ping_interval: pings, ..all };
+        assert_eq!(config.targets().times.of(&before), all);
+        // The last record counts; of what is out of bounds alone nothing comes.
+        for value in ["sys.timeout=8", "sys.at_max=4000000000", "sys.at_history=60"] {
+            says(&mut config, Command::PARAM, &["lfs", value]);
+        }
+        let expected = Tunables {
+            obd_timeout: secs(8),
+            ping_interval: secs(2),
+            at_history: secs(60),
+            at_min,
+            ..before
+        };
+        assert_eq!(config.targets().times.of(&before), expected);
     }
 
     #[test]

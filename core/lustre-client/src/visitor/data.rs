@@ -205,7 +205,9 @@ impl<W: Wire> Visitor<W> {
     /// What a target has agreed to of data. No data go without a checksum, or in pieces, because it was
     /// not known.
     async fn data_terms(&self, remote: &Remote<W::Link>) -> Result<ost::Terms, VisitError> {
-        Ok(ost::Terms::of(&self.terms_of(remote).await?))
+        let mut terms = ost::Terms::of(&self.terms_of(remote).await?);
+        terms.privileged = self.who.is_root();
+        Ok(terms)
     }
 
     /// One request's bytes of an object, and how many were asked for.
@@ -544,7 +546,7 @@ impl<W: Wire> Visitor<W> {
     /// Waits until all of a file is committed on its targets, its name too (C-230).
     ///
     /// # Errors
-    /// No answer, or a refusal.
+    /// [`VisitError::ChangesLost`], once, if the file was changed; no answer, or a refusal.
     pub async fn fsync(&self, file: &OpenFile) -> Result<(), VisitError> {
         let mdt = self.mdt_of(file.fid).await?;
         mdt.ask(&self.wire, mdc::sync(&self.who, file.fid)).await?;
@@ -562,7 +564,8 @@ impl<W: Wire> Visitor<W> {
             remote.ask(&self.wire, ost::sync(&object)).await.map(|_| ())
         };
         let done = join(all.into_iter().map(one), IN_FLIGHT).await;
-        self.why_gone(file, done.into_iter().collect::<Result<(), _>>()).await
+        self.why_gone(file, done.into_iter().collect::<Result<(), _>>()).await?;
+        self.check_losses_of(file)
     }
 
     /// Why an object is gone is known to the metadata target: its file was removed, or was lost in a crash
@@ -701,6 +704,7 @@ mod tests {
             places: Places::default(),
             root_default: Default::default(),
             cookies: AtomicU64::new(1),
+            said_losses: AtomicU64::new(0),
             #[cfg(feature = "sabotage")]
             sabotage: None,
         };

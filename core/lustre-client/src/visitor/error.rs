@@ -108,6 +108,16 @@ pub enum VisitError {
         /// The first of them.
         offset: u64,
     },
+    /// A target has evicted this client, and may have lost what it had answered before.
+    #[error(
+        "{target}: evicted by the server: {count} changes that were not committed yet may be lost"
+    )]
+    ChangesLost {
+        /// Uuid of the target, the first one of several.
+        target: String,
+        /// How many.
+        count: u64,
+    },
     /// Data that is not what its checksum says, however often it was read.
     #[error("{target}: checksum {have:#010x}: expected {expected:#010x}")]
     Checksum {
@@ -149,7 +159,10 @@ impl VisitError {
             Self::Layout(_) | Self::DirLayout { .. } => Errno::EOPNOTSUPP,
             Self::BadReply { .. } | Self::Config(_) | Self::Listing { .. } => Errno::EPROTO,
             Self::NoTarget { .. } => Errno::ENXIO,
-            Self::Inactive { .. } | Self::Lost { .. } | Self::Checksum { .. } => Errno::EIO,
+            Self::Inactive { .. }
+            | Self::Lost { .. }
+            | Self::ChangesLost { .. }
+            | Self::Checksum { .. } => Errno::EIO,
         }
     }
 

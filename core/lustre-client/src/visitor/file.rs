@@ -84,6 +84,8 @@ pub struct OpenFile {
     /// Where the file ends, as far as this client knows.
     size: AtomicU64,
     changed: AtomicBool,
+    /// Losses of the visit of which its program knows.
+    pub(super) said_losses: AtomicU64,
     /// The time of the last change of data that it will have.
     pub(super) mtime: Option<i64>,
     held: Vec<Held>,
@@ -149,6 +151,11 @@ impl OpenFile {
         }
     }
 
+    /// Whether this client has made it, or changed its data.
+    pub(super) fn is_changed(&self) -> bool {
+        self.created || self.changed.load(Ordering::Relaxed)
+    }
+
     /// What the holder of a part says of itself.
     pub(super) fn heard(&self, id: ObjectId, body: &Obdo) {
         if let Some(held) = self.held.iter().find(|held| held.id == id)
@@ -205,6 +212,8 @@ pub(super) struct Found {
     disposition: Disposition,
     /// Merged with what its objects know.
     attributes: Result<Attributes, VisitError>,
+    /// Losses of the visit before it.
+    said_losses: u64,
 }
 
 impl<W: Wire> Visitor<W> {
@@ -216,10 +225,14 @@ impl<W: Wire> Visitor<W> {
         open: intent::Open<'_>,
         name: &[u8],
     ) -> Result<Found, Refusal> {
+        let (voided, said_losses) = (mdt.voided(&self.wire), self.losses());
         let answer = mdt.ask_or_refuse(&self.wire, intent::open(&self.who, open), 2).await;
         let answer = answer.map_err(|refusal| refusal.at(name))?;
         let lock: LockReply = answer.get(1).ok_or_else(|| mdt.bad("expected a lock"))?;
         let shown = Self::opened_as(mdt, &answer, &lock, name);
+        if shown.as_ref().is_ok_and(|(.., is)| is.contains(Disposition::CREATED)) {
+            mdt.note_change(voided);
+        }
         // The lock may be on the data that is here: its size is asked for when the lock is gone.
         let here = |layout: &FileLayout| layout.on_mdt().is_some();
         let waits = matches!(&shown, Ok((_, Ok(layout), _)) if here(layout));
@@ -233,7 +246,8 @@ impl<W: Wire> Visitor<W> {
                 Ok(_) => self.merged(body.fid1, &body, &layout).await,
                 Err(e) => Err(VisitError::Layout(*e)),
             };
-            Ok::<_, Refusal>(Found { body, layout, call: answer.call, disposition, attributes })
+            let call = answer.call;
+            Ok::<_, Refusal>(Found { body, layout, call, disposition, attributes, said_losses })
         };
         if waits {
             self.give_back(mdt, lock.handle).await?;
@@ -372,10 +386,7 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<OpenFile, VisitError> {
         checked(name)?;
         match self.create_in(dir, name, how, create).await {
-            Err(e) => match self.relaid(dir, &e).await {
-                Some(dir) => self.create_in(&dir, name, how, create).await,
-                None => Err(e),
-            },
+            Err(e) => self.create_in(&self.relaid(dir, e).await?, name, how, create).await,
             made => made,
         }
     }
@@ -458,6 +469,7 @@ impl<W: Wire> Visitor<W> {
             created,
             size: AtomicU64::new(attributes.size),
             changed: AtomicBool::new(false),
+            said_losses: AtomicU64::new(found.said_losses),
             mtime: None,
             held: Vec::new(),
         };
@@ -489,7 +501,7 @@ impl<W: Wire> Visitor<W> {
     /// Closes a file. What was written to it is on its targets before.
     ///
     /// # Errors
-    /// No answer, or a refusal.
+    /// [`VisitError::ChangesLost`], if the file was changed and no fsync has said so; no answer, or a refusal.
     pub async fn close(&self, file: OpenFile) -> Result<(), VisitError> {
         self.close_ref(&file).await
     }
@@ -497,7 +509,8 @@ impl<W: Wire> Visitor<W> {
     async fn close_ref(&self, file: &OpenFile) -> Result<(), VisitError> {
         let record = intent::closed(&self.who, file.fid, file.attributes.gid);
         let record = file.closing(record, self.wire.now());
-        self.close_with(&record, file.handle, file.open).await
+        self.close_with(&record, file.handle, file.open).await?;
+        self.check_losses_of(file)
     }
 
     /// Closes a file, and changes its attributes: a close says newer times than a user may want.

@@ -9,6 +9,7 @@
 //!  redirect.rs a target that has to make a change in place of the one that was asked
 //!  file.rs     opens and closes (intent.rs); opens.rs: after a crash of a server   wish.rs: new layouts
 //!  dirs.rs     metadata targets that are chosen for new directories   defaults.rs: and those by default
+//!  settle.rs   what is not committed when a visit ends, and what evictions have lost
 //!  unwanted.rs locks that came with opens are given back
 //!  data.rs     bytes: stripes.rs and runs.rs (where they are), ost.rs (requests)   attributes.rs: sizes
 //!  cached.rs   bytes behind caches, for programs that want them
@@ -18,7 +19,8 @@
 //! node, a test's from a recording. Nothing here knows threads, sockets or clocks. Opens and layouts that
 //! are made are the calls that hand a lock out in any case: it is given back at once (C-67). All else takes
 //! none (C-55, C-205, C-208): no other client waits for a visitor. What was written is committed when the
-//! write has ended; what was changed of names is repeated to a server that has lost it.
+//! write has ended; what was changed of names is repeated to a server that has lost it, and committed before
+//! the visit ends.
 
 mod attributes;
 mod cached;
@@ -44,6 +46,7 @@ mod redirect;
 mod reint;
 mod remote;
 mod runs;
+mod settle;
 pub mod stripes;
 mod unwanted;
 mod walk;
@@ -68,7 +71,7 @@ use crate::sabotage::Sabotage;
 
 pub use attributes::Attributes;
 pub use cached::{CACHING, CacheWire, FileCache, ObjectAsk, ObjectEnd};
-pub use config::{Config, ConfigError, TARGETS_MAX, TargetEntry, Targets};
+pub use config::{Config, ConfigError, SiteTimes, TARGETS_MAX, TargetEntry, Targets};
 pub use data::Part;
 pub use defaults::DirStripes;
 pub use dirs::{DirHash, DirWish};
@@ -152,6 +155,8 @@ pub struct Visitor<W: Wire> {
     /// The default layout of directories, of the root.
     root_default: OnceLock<Option<DirDefault>>,
     cookies: AtomicU64,
+    /// Changes of which the program knows that they are lost.
+    said_losses: AtomicU64,
     #[cfg(feature = "sabotage")]
     sabotage: Option<Sabotage>,
 }
@@ -189,7 +194,10 @@ impl<W: Wire> Visitor<W> {
             let made = entries.into_iter().map(|(index, entry)| Ok((index, remote(kind, entry)?)));
             made.collect::<Result<BTreeMap<_, _>, VisitError>>()
         };
-        let linked = |Targets { mdts, osts }| {
+        let linked = |Targets { mdts, osts, times }| {
+            if !times.is_empty() {
+                wire.follow(&times);
+            }
             Ok::<_, VisitError>((all(ImportKind::Mdc, mdts)?, all(ImportKind::Osc, osts)?))
         };
         let targets = mgs::targets(&wire, &mgs, &fsname).await.and_then(linked);
@@ -205,6 +213,7 @@ impl<W: Wire> Visitor<W> {
             places: Places::default(),
             root_default: OnceLock::new(),
             cookies: AtomicU64::new(seed | 1),
+            said_losses: AtomicU64::new(0),
             wire,
             client,
             who,
@@ -218,7 +227,8 @@ impl<W: Wire> Visitor<W> {
         visitor.root = match root {
             Ok(root) => root,
             Err(e) => {
-                visitor.end().await;
+                // Nothing was changed that could be lost.
+                let _ = visitor.end().await;
                 return Err(e);
             }
         };
@@ -250,12 +260,18 @@ impl<W: Wire> Visitor<W> {
         }
     }
 
-    /// Ends all connections that were used.
-    pub async fn end(self) {
+    /// Waits until all that was changed is committed ([`Visitor::settle`]), and ends all connections that were
+    /// used in any case. A visit that has changed nothing waits for no commit.
+    ///
+    /// # Errors
+    /// As [`Visitor::settle`]: what was changed last may be lost.
+    pub async fn end(self) -> Result<(), VisitError> {
+        let settled = self.settle().await;
         let all = self.mdts.values().chain(self.osts.values());
         // Collected: held over an await, the closure would keep this future from being `Send`.
         let all: Vec<_> = all.map(|remote| Self::part(&self.wire, remote)).collect();
         join(all, usize::MAX).await;
+        settled
     }
 
     async fn part(wire: &W, remote: &Remote<W::Link>) {

@@ -94,10 +94,7 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<Node, VisitError> {
         checked(name)?;
         match self.make_node_in(dir, name, mode, data).await {
-            Err(e) => match self.relaid(dir, &e).await {
-                Some(dir) => self.make_node_in(&dir, name, mode, data).await,
-                None => Err(e),
-            },
+            Err(e) => self.make_node_in(&self.relaid(dir, e).await?, name, mode, data).await,
             made => made,
         }
     }
@@ -141,7 +138,7 @@ impl<W: Wire> Visitor<W> {
         let layout = layout.unwrap_or_default();
         let layout = layout.get(..body.eadatasize as usize).unwrap_or(&layout).to_vec();
         let parent = (parent.fid, parent.gid, name.to_vec());
-        Ok(Node { fid, parent, body, layout, depth: dir.below() })
+        Ok(Node { fid, dir: dir.fid, parent, body, layout, depth: dir.below() })
     }
 
     /// Makes a directory. `layout` says which metadata target gets it ([`DirWish`](super::DirWish)). If it
@@ -187,6 +184,13 @@ impl<W: Wire> Visitor<W> {
     /// `EEXIST`, `EPERM` for a directory, a directory that may not be changed, no answer.
     pub async fn link(&self, file: &Node, dir: &Node, name: &[u8]) -> Result<(), VisitError> {
         checked(name)?;
+        match self.link_in(file, dir, name).await {
+            Err(e) => self.link_in(file, &self.relaid(dir, e).await?, name).await,
+            done => done,
+        }
+    }
+
+    async fn link_in(&self, file: &Node, dir: &Node, name: &[u8]) -> Result<(), VisitError> {
         let parent = self.parent_of(dir, name)?;
         let mdt = self.mdt_of(parent.fid).await?;
         let of = (file.fid, file.body.gid);
@@ -200,8 +204,15 @@ impl<W: Wire> Visitor<W> {
     /// # Errors
     /// `ENOTEMPTY`, a name that is gone, a directory that may not be changed, no answer.
     pub async fn remove(&self, node: &Node) -> Result<(), VisitError> {
+        checked(&node.parent.2)?;
+        match self.remove_found(node).await {
+            Err(e) => self.remove_found(&self.refound(node, e).await?).await,
+            done => done,
+        }
+    }
+
+    async fn remove_found(&self, node: &Node) -> Result<(), VisitError> {
         let (dir, gid, name) = &node.parent;
-        checked(name)?;
         // The target of the file has its locks, and removes the name wherever that is (C-131).
         let mdt = self.mdt_of(node.fid).await?;
         let what = (node.fid, node.kind() == FileKind::Dir);
@@ -218,6 +229,21 @@ impl<W: Wire> Visitor<W> {
     pub async fn rename(&self, node: &Node, dir: &Node, name: &[u8]) -> Result<(), VisitError> {
         checked(name)?;
         checked(&node.parent.2)?;
+        let error = match self.rename_in(node, dir, name).await {
+            Err(e) if e.errno() == Errno::ESTALE => e,
+            end => return end,
+        };
+        // Which of the two places is stale is not said.
+        let from = self.refound(node, error.clone()).await;
+        let to = self.relaid(dir, error.clone()).await;
+        if from.is_err() && to.is_err() {
+            return Err(error);
+        }
+        let (from, to) = (from.as_ref().unwrap_or(node), to.as_ref().unwrap_or(dir));
+        self.rename_in(from, to, name).await
+    }
+
+    async fn rename_in(&self, node: &Node, dir: &Node, name: &[u8]) -> Result<(), VisitError> {
         let from = Parent { fid: node.parent.0, gid: node.parent.1, version: DIR_VERSION };
         let to = self.parent_of(dir, name)?;
         let at = match self.lookup(dir, name, name).await {
@@ -347,12 +373,12 @@ impl<W: Wire> Visitor<W> {
     /// Waits until all that was changed is committed on the metadata targets that this visit has used.
     ///
     /// # Errors
-    /// No answer.
+    /// [`VisitError::ChangesLost`], once; no answer.
     pub async fn sync(&self) -> Result<(), VisitError> {
         for mdt in self.mdts.values().filter(|mdt| mdt.was_asked()) {
             mdt.ask(&self.wire, mdc::sync(&self.who, Fid::default())).await?;
         }
-        Ok(())
+        self.check_losses()
     }
 
     /// The object targets of a file, by their indexes.

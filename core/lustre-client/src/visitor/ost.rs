@@ -49,6 +49,8 @@ pub(super) struct Terms {
     pub(super) checksum: Option<Checksum>,
     /// Short data goes inside of messages.
     inline: bool,
+    /// The caller may use space that is kept for administrators (C-205).
+    pub(super) privileged: bool,
 }
 
 impl Terms {
@@ -63,6 +65,7 @@ impl Terms {
             },
             checksum: sums.into_iter().find(known).filter(|_| has(ConnectFlags::CKSUM)),
             inline: has(ConnectFlags::SHORTIO),
+            privileged: false,
         }
     }
 
@@ -162,6 +165,13 @@ pub(super) fn sync(of: &Object) -> Call {
     object(Opcode::OST_SYNC, &body)
 }
 
+/// All of an object target is committed (C-230).
+pub(super) fn sync_all() -> Call {
+    let mut body = Obdo { size: 0, blocks: u64::MAX, ..named(ObjectId::default()) };
+    body.valid |= Valid::SIZE | Valid::BLOCKS;
+    object(Opcode::OST_SYNC, &body)
+}
+
 /// Nothing, but that the target is there.
 pub(super) fn ping() -> Call {
     Call::new(Opcode::OBD_PING, Vec::new())
@@ -183,7 +193,8 @@ fn data(
 ) -> Call {
     body.flags.set(ObdoFlags::SHORT_IO, terms.inlines(len));
     let ioobj = IoObj { id: body.id, max_brw: terms.max_brw(len), count: 1 };
-    let flags = flags | NiobufFlags::SYNC | NiobufFlags::NOCACHE | NiobufFlags::SRVLOCK;
+    let mut flags = flags | NiobufFlags::SYNC | NiobufFlags::NOCACHE | NiobufFlags::SRVLOCK;
+    flags.set(NiobufFlags::SYS_RESOURCE, terms.privileged);
     let range = Niobuf { offset, len, flags };
     let buffers = vec![
         body.to_bytes(LITTLE),

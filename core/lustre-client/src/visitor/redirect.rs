@@ -89,15 +89,42 @@ impl<W: Wire> Visitor<W> {
         }
     }
 
-    /// A directory as it is now, if that is why a target does not know it in the form in which it was looked
-    /// up: its names are in other stripes by now (C-163).
-    pub(super) async fn relaid(&self, dir: &Node, error: &VisitError) -> Option<Node> {
-        if error.errno() != Errno::ESTALE {
-            return None;
-        }
+    /// A directory as it is now, if its names are in other stripes by now. `None` also if it is not there.
+    pub(super) async fn laid_anew(&self, dir: &Node) -> Option<Node> {
         let now = self.node_of(dir.fid).await.ok()?;
         let other = now.dir_layout() != dir.dir_layout();
-        other.then(|| Node { parent: dir.parent.clone(), depth: dir.depth, ..now })
+        let (from, parent, depth) = (dir.dir, dir.parent.clone(), dir.depth);
+        other.then_some(Node { dir: from, parent, depth, ..now })
+    }
+
+    /// The same after an error of a change in it, if that may be why: a target does not know a stale directory
+    /// (C-163).
+    ///
+    /// # Errors
+    /// The error, if it has another reason.
+    pub(super) async fn relaid(&self, dir: &Node, error: VisitError) -> Result<Node, VisitError> {
+        if error.errno() != Errno::ESTALE {
+            return Err(error);
+        }
+        self.laid_anew(dir).await.ok_or(error)
+    }
+
+    /// A file as it is found by its name now, if an error of a change of the name may come of a stale
+    /// directory, and the name is in another stripe by now.
+    ///
+    /// # Errors
+    /// As [`Visitor::relaid`].
+    pub(super) async fn refound(&self, node: &Node, error: VisitError) -> Result<Node, VisitError> {
+        if error.errno() != Errno::ESTALE {
+            return Err(error);
+        }
+        let name = node.parent.2.as_slice();
+        let found = async {
+            let dir = self.node_of(node.dir).await.ok()?;
+            self.lookup_in(&dir, name, name).await.ok()?
+        };
+        let found = found.await;
+        found.filter(|now| now.fid == node.fid && now.parent.0 != node.parent.0).ok_or(error)
     }
 
     /// A change of metadata, by the target that is likely to have to make it, or the one to which that

@@ -1,14 +1,17 @@
 //! A target of a visit: the connection to it, and calls to it.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use lnet_types::Nid;
-use lustre_wire::{ConnectData, Layout};
+use lustre_wire::{ConnectData, Layout, Opcode};
 use ptlrpc::{Call, CallError, CallId, Reply};
 
 use super::fids::Fids;
 use super::unwanted::Unwanted;
 use super::{End, Moved, VisitError, Wire};
+
+/// A target that has answered no change.
+const UNCHANGED: u64 = u64::MAX;
 
 /// A target, and the connection to it.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub(crate) struct Remote<L> {
     unreachable: AtomicU32,
     /// It has answered a call.
     asked: AtomicBool,
+    /// What its evictions had made void when it was asked for the first change; [`UNCHANGED`] before.
+    before: AtomicU64,
     /// FIDs for new files, of a metadata target.
     pub(super) fids: Fids,
     pub(super) unwanted: Unwanted,
@@ -43,10 +48,17 @@ impl Answer {
     }
 }
 
+/// Whether a target that carries a call out has something to commit that its user would miss. An open says
+/// so by what it has made, and a close repeats what is known of the data.
+fn is_change(call: &Call) -> bool {
+    call.modifies && !call.keep && call.opcode != Opcode::MDS_CLOSE
+}
+
 impl<L> Remote<L> {
     pub(super) fn new(uuid: String, nids: Vec<Nid>, link: Option<L>, fids: Fids) -> Self {
         let (unreachable, asked) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self { uuid, nids, link, unreachable, asked, fids, unwanted: Unwanted::default() }
+        let before = AtomicU64::new(UNCHANGED);
+        Self { uuid, nids, link, unreachable, asked, before, fids, unwanted: Unwanted::default() }
     }
 
     pub(super) fn bad(&self, what: &'static str) -> VisitError {
@@ -62,6 +74,28 @@ impl<L> Remote<L> {
     /// Whether it was asked something, and has answered.
     pub(super) fn was_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has answered something that a crash of its server may undo.
+    pub(super) fn has_changed(&self) -> bool {
+        self.before.load(Ordering::Relaxed) != UNCHANGED
+    }
+
+    /// It has answered such a thing. When it was asked for it, its evictions had made so much void.
+    pub(super) fn note_change(&self, before: u64) {
+        // The first one counts: the losses of a visit begin with it.
+        let (order, first) = (Ordering::Relaxed, UNCHANGED);
+        let _ = self.before.compare_exchange(first, before, order, order);
+    }
+
+    /// How much its evictions of this client have made void so far.
+    pub(super) fn voided<W: Wire<Link = L>>(&self, wire: &W) -> u64 {
+        self.link.as_ref().map_or(0, |link| wire.losses(link))
+    }
+
+    /// The same since the first change.
+    pub(super) fn losses<W: Wire<Link = L>>(&self, wire: &W) -> u64 {
+        self.voided(wire).saturating_sub(self.before.load(Ordering::Relaxed))
     }
 
     /// What the target has granted, as far as it has answered.
@@ -117,10 +151,14 @@ impl<L> Remote<L> {
         if self.is_unreachable(wire, link) {
             return Err((self.lost(wire, link).await, back(moved)));
         }
+        let change = is_change(&call).then(|| wire.losses(link));
         let End { result, bytes, call } = wire.call(link, call, moved).await;
         let error = match result {
             Ok(reply) => {
                 self.asked.store(true, Ordering::Relaxed);
+                if let Some(before) = change.filter(|_| reply.transno != 0) {
+                    self.note_change(before);
+                }
                 return Ok(Answer { reply, bytes, call });
             }
             Err(CallError::LimitPassed) => {

@@ -69,7 +69,9 @@ impl FileKind {
 pub struct Node {
     /// Its FID.
     pub fid: Fid,
-    /// Directory, group of the directory, and name by which it was found; the root is its own.
+    /// The directory in which it was found; the root is its own.
+    pub(super) dir: Fid,
+    /// That directory or its stripe that has the name, group of the directory, and name.
     pub(super) parent: (Fid, u32, Vec<u8>),
     /// Its attributes.
     pub(super) body: MdtBody,
@@ -95,7 +97,8 @@ impl Node {
     pub(super) fn listed(dir: &Self, name: &Name) -> Option<Self> {
         let body = MdtBody { mode: name.kind?.into(), gid: u32::MAX, ..MdtBody::default() };
         let parent = (dir.stripe_of(&name.name)?, dir.body.gid, name.name.clone());
-        Some(Self { fid: name.fid, parent, body, layout: Vec::new(), depth: dir.below() })
+        let (fid, layout) = (name.fid, Vec::new());
+        Some(Self { fid, dir: dir.fid, parent, body, layout, depth: dir.below() })
     }
 
     /// The depth of what is in it.
@@ -174,12 +177,14 @@ impl<W: Wire> Visitor<W> {
     /// The file of a FID that was found by a name.
     pub async fn node(&self, fid: Fid, parent: &Node, name: &[u8]) -> Result<Node, VisitError> {
         let dir = parent.stripe_of(name).unwrap_or(parent.fid);
-        self.fetch(fid, (dir, parent.body.gid, name.to_vec()), parent.below()).await
+        let at = (dir, parent.body.gid, name.to_vec());
+        self.fetch(fid, parent.fid, at, parent.below()).await
     }
 
     async fn fetch(
         &self,
         fid: Fid,
+        dir: Fid,
         parent: (Fid, u32, Vec<u8>),
         depth: Option<u16>,
     ) -> Result<Node, VisitError> {
@@ -187,7 +192,7 @@ impl<W: Wire> Visitor<W> {
         let call = mdc::attributes(&self.who, fid, parent.1);
         let reply = mdt.ask(&self.wire, call).await?.reply;
         let (body, layout) = Self::shown(mdt, &reply, 1)?;
-        Ok(Node { fid, parent, body, layout, depth })
+        Ok(Node { fid, dir, parent, body, layout, depth })
     }
 
     /// The root.
@@ -195,12 +200,12 @@ impl<W: Wire> Visitor<W> {
     /// # Errors
     /// No answer, or a refusal.
     pub async fn root_node(&self) -> Result<Node, VisitError> {
-        self.fetch(self.root, (self.root, 0, Vec::new()), Some(0)).await
+        self.fetch(self.root, self.root, (self.root, 0, Vec::new()), Some(0)).await
     }
 
     /// A file as it is by now; its name counts no more.
     pub(super) async fn node_of(&self, fid: Fid) -> Result<Node, VisitError> {
-        self.fetch(fid, (fid, u32::MAX, Vec::new()), None).await
+        self.fetch(fid, fid, (fid, u32::MAX, Vec::new()), None).await
     }
 
     /// A name in a directory.
@@ -211,8 +216,9 @@ impl<W: Wire> Visitor<W> {
         self.lookup(dir, name, name).await
     }
 
-    /// A name in a directory. Of a striped directory the stripe by the hash of the name is asked first,
-    /// then each other one in turn: it is there if the layout has changed (C-154, C-162).
+    /// A name in a directory. Of a striped directory the stripe by the hash of the name is asked, or each in
+    /// turn, if its layout changes or its hash is not known (C-154, C-162). A name that is missing there is
+    /// looked for once more if the layout is another one by now: a visitor has no lock on it.
     pub(super) async fn lookup(
         &self,
         dir: &Node,
@@ -226,13 +232,29 @@ impl<W: Wire> Visitor<W> {
         if dir.kind() != FileKind::Dir {
             return Err(failed(Errno::ENOTDIR));
         }
-        let gid = dir.body.gid;
-        let mut stripes = dir.dir_stripes().map_err(failed)?;
-        if let Some(first) = dir.stripe_of(name)
-            && let Some(place) = stripes.iter().position(|stripe| *stripe == first)
+        let mut found = self.lookup_in(dir, name, path).await?;
+        if found.is_none()
+            && dir.dir_layout().map_err(failed)?.is_some()
+            && let Some(dir) = self.laid_anew(dir).await
         {
-            stripes.swap(0, place);
+            found = self.lookup_in(&dir, name, path).await?;
         }
+        found.ok_or_else(|| failed(Errno::ENOENT))
+    }
+
+    /// A name in a directory whose layout is known; `None`: it is not where that says.
+    pub(super) async fn lookup_in(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        path: &[u8],
+    ) -> Result<Option<Node>, VisitError> {
+        let failed = |errno| VisitError::Path { path: path.to_vec(), errno };
+        let gid = dir.body.gid;
+        let stripes = match dir.stripe_of(name) {
+            Some(stripe) => vec![stripe],
+            None => dir.dir_stripes().map_err(failed)?,
+        };
         for stripe in stripes {
             let mdt = self.mdt_of(stripe).await?;
             let call = mdc::lookup(&self.who, stripe, gid, name);
@@ -244,12 +266,13 @@ impl<W: Wire> Visitor<W> {
             let (fid, parent) = (body.fid1, (stripe, gid, name.to_vec()));
             // Its attributes are on another target (C-165).
             if body.valid.contains(Valid::MDS) {
-                return self.fetch(fid, parent, dir.below()).await.map_err(|e| e.at(path));
+                let found = self.fetch(fid, dir.fid, parent, dir.below()).await;
+                return found.map(Some).map_err(|e| e.at(path));
             }
             self.found_at(mdt, fid);
-            return Ok(Node { fid, parent, body, layout, depth: dir.below() });
+            return Ok(Some(Node { fid, dir: dir.fid, parent, body, layout, depth: dir.below() }));
         }
-        Err(failed(Errno::ENOENT))
+        Ok(None)
     }
 
     /// The file at a path from the root on. Symbolic links on the way are followed; one at its end if
@@ -443,7 +466,7 @@ mod tests {
         let body = MdtBody { fid1: dir, mode: 0o040_755, valid, ..MdtBody::default() };
         let parent = (fid(0x2_0000_0404, 1), 0, b"st".to_vec());
         let layout = Striping::Dir(head, stripes).to_bytes();
-        Node { fid: dir, parent, body, layout, depth: Some(2) }
+        Node { fid: dir, dir, parent, body, layout, depth: Some(2) }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use lnet_types::{Errno, Nid};
 use lustre_wire::ConnectData;
 use ptlrpc::{Call, CallError, CallId, ImportConfig, Reply};
 
+use super::SiteTimes;
+
 /// A server that is away at the end of a visit is waited for so long. It has this client on record: each of
 /// its restarts would wait for it, and hold up others for minutes (P-146).
 pub const LEAVE_MAX: Duration = Duration::from_secs(30);
@@ -83,6 +85,12 @@ pub trait Wire: Sync {
     /// A connection.
     type Link: Send + Sync;
 
+    /// The site has times of its own, for connections that are made from now on. A host without time-outs, or
+    /// with those of a play, follows none.
+    fn follow(&self, times: &SiteTimes) {
+        let _ = times;
+    }
+
     /// A connection to a target, which connects with its first call, or with [`Wire::connect`].
     ///
     /// # Errors
@@ -126,6 +134,20 @@ pub trait Wire: Sync {
     fn tried(&self, link: &Self::Link) -> impl Future<Output = Vec<Tried>> + Send {
         let _ = link;
         core::future::ready(Vec::new())
+    }
+
+    /// Whether the target has answered changes of which it is not known that they are committed. A host that
+    /// repeats none does not know.
+    fn uncommitted(&self, link: &Self::Link) -> impl Future<Output = bool> + Send {
+        let _ = link;
+        core::future::ready(false)
+    }
+
+    /// How many changes that the target had answered it may have lost so far, because it has evicted this
+    /// client before they were known to be committed. It counts what was lost before the last call was
+    /// answered.
+    fn losses(&self, _link: &Self::Link) -> u64 {
+        0
     }
 
     /// Ends a connection, if it was connected; over another one, if it is lost, within [`LEAVE_MAX`].

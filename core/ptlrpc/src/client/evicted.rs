@@ -31,6 +31,7 @@ impl Client {
         im.invalidating = true;
         im.no_cached_data = true;
         im.version_failed = false;
+        im.lost = im.retained.uncommitted();
         self.abort_older(cx, import);
         self.warn_later(cx, import);
         self.invalidated(cx, import);
@@ -45,7 +46,8 @@ impl Client {
         im.invalidating = false;
         im.invalid = im.deactivated;
         cx.common.timers.stop(Timer::Import(import));
-        cx.common.events.push_back(Event::Invalidated { import });
+        let lost = core::mem::take(&mut im.lost);
+        cx.common.events.push_back(Event::Invalidated { import, lost });
         if self.change(cx, import, Change::Invalidated) {
             self.recover(cx, import);
         }

@@ -196,6 +196,8 @@ pub(crate) struct Import {
     pub(crate) slots: Slots,
     /// Answered requests that are repeated after a crash of the server.
     pub(crate) retained: Retention,
+    /// How many of them an eviction under way has made void.
+    pub(crate) lost: usize,
     /// The program replays locks over this import.
     pub(crate) replays_locks: bool,
     pub(crate) lock_stage: LockStage,
@@ -263,6 +265,7 @@ impl Import {
             calls: Calls::default(),
             slots: Slots::default(),
             retained: Retention::default(),
+            lost: 0,
             replays_locks: false,
             lock_stage: LockStage::default(),
             lock_replays: 0,

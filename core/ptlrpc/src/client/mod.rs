@@ -388,6 +388,7 @@ impl Client {
             bulk_mds: Vec::new(),
             bulk_open: 0,
             bulk_failed: false,
+            bulk_moved: Default::default(),
             in_progress: 0,
             not_before: None,
             cancelled: false,

@@ -96,7 +96,7 @@ impl Client {
         if r.attempt != attempt {
             return;
         }
-        let moved = event.status.is_ok() && event.kind != EventKind::Unlink;
+        let moved = r.bulk_moved.take(event).is_ok();
         match (&mut r.phase, r.bulk_open) {
             (Phase::Unlinking(_), 0) => self.released(cx, id),
             (Phase::Unlinking(_), _) => {}

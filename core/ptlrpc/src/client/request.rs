@@ -16,6 +16,7 @@ use crate::error::CallError;
 use crate::estimate::wire_secs;
 use crate::event::{Event, Reply};
 use crate::lose::Part;
+use crate::piece::MovedPieces;
 use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
 
@@ -185,6 +186,8 @@ pub(crate) struct Request {
     /// Bulk descriptors whose last event has not come.
     pub(crate) bulk_open: u32,
     pub(crate) bulk_failed: bool,
+    /// Pieces of which the data have moved, and the memory is in use.
+    pub(crate) bulk_moved: MovedPieces,
     /// How often the server said that it is working on it (P-85).
     pub(crate) in_progress: u32,
     /// It does not go again before (P-83, P-87).
@@ -290,6 +293,7 @@ impl Client {
         r.deadline = Some(deadline);
         r.phase = Phase::Sent;
         r.bulk_failed = false;
+        r.bulk_moved = MovedPieces::default();
 
         // Where the reply comes (P-38): room for an early one before the real one.
         let peer = ProcessId::from(im.nid());

@@ -56,6 +56,11 @@ impl Retention {
         self.0.as_ref().is_some_and(|kept| !kept.uncommitted.is_empty())
     }
 
+    /// How many of them the server may still lose.
+    pub(crate) fn uncommitted(&self) -> usize {
+        self.0.as_ref().map_or(0, |kept| kept.uncommitted.len())
+    }
+
     /// Keeps a request whose answer named transaction `retained.body.transno`.
     pub(crate) fn insert(&mut self, xid: u64, retained: Retained) {
         let kept = self.0.get_or_insert_default();
@@ -174,6 +179,7 @@ mod tests {
         retention.commit(11);
         assert_eq!(order(&retention), [1, 3]);
         assert!(retention.awaits_commit());
+        assert_eq!(retention.uncommitted(), 1);
         retention.commit(12);
         assert_eq!(order(&retention), [1]);
         assert!(!retention.awaits_commit());

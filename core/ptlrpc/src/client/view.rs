@@ -105,8 +105,10 @@ pub struct ImportView {
     pub replayable: bool,
     /// Calls that have not ended.
     pub calls: usize,
-    /// Finished requests that the server may still lose.
+    /// Finished requests that are repeated to a server that has lost what they did.
     pub retained: usize,
+    /// Those of them that are not known to be committed.
+    pub uncommitted: usize,
     /// Highest transaction that is committed.
     pub committed: u64,
     /// Estimate of the net's part of a deadline.
@@ -199,6 +201,7 @@ impl Client {
             replayable: im.replayable,
             calls: im.calls.len() + im.slots.waiting_len(),
             retained: im.retained.len(),
+            uncommitted: im.retained.uncommitted(),
             committed: im.committed,
             net: im.net.get(&bounds),
             net_history: im.net.clone(),

@@ -1,6 +1,6 @@
 //! Bulk data of a request that is being served (P-46 … P-53).
 
-use lnet::{Event as LnetEvent, EventKind, Get, MdOptions, Put};
+use lnet::{Event as LnetEvent, Get, MdOptions, Put};
 use lnet_types::{Errno, IoVec, iovec_len, iovec_slice};
 
 use super::Server;
@@ -49,7 +49,8 @@ impl Server {
         let export = self.exports.get(work.export);
         let gone = export.is_none_or(|export| work.body.conn_cnt < export.conn_cnt);
         let failed = gone.then_some(Errno::ENOTCONN);
-        let mut moving = Moving { mds: Vec::new(), open: 0, failed, began: now };
+        let moved = Default::default();
+        let mut moving = Moving { mds: Vec::new(), open: 0, moved, failed, began: now };
         let (target, src) = (work.origin.from, Some(work.origin.to));
         // P-50: pieces beyond the end of what is read are empty, and are sent all the same.
         for k in 0..if gone { 0 } else { posted } {
@@ -103,6 +104,10 @@ impl Server {
         let Some(work) = self.work.get(id) else { return };
         let deadline = work.origin.deadline;
         let Some(moving) = &work.bulk else { return };
+        // The memory of data that have moved is in the hands of a driver, which has a limit of its own.
+        if moving.moved.are_all(moving.open) {
+            return;
+        }
         let until = deadline.min(moving.began + cx.common.tunables.bulk_limit());
         if until > now {
             cx.common.timers.set(Timer::Bulk(id), until);
@@ -128,11 +133,8 @@ impl Server {
         let Some(moving) = self.work.get_mut(id).and_then(|work| work.bulk.as_mut()) else {
             return;
         };
-        let cut = event.unlinked && event.kind == EventKind::Unlink;
-        if let Err(errno) = event.status {
+        if let Err(errno) = moving.moved.take(event) {
             moving.failed.get_or_insert(errno);
-        } else if cut {
-            moving.failed.get_or_insert(Errno::ETIMEDOUT);
         }
         moving.open -= u32::from(event.unlinked).min(moving.open);
         self.bulk_settled(cx, id);

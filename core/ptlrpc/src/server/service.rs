@@ -14,6 +14,7 @@ use crate::common::{Cx, Post, errno, spec};
 use crate::estimate::Estimate;
 use crate::event::{Event, Replay, Served};
 use crate::histogram::Histogram;
+use crate::piece::MovedPieces;
 use crate::table::{ExportId, ServedId, ServiceId, TargetId};
 use crate::timers::Timer;
 
@@ -128,6 +129,8 @@ pub(crate) struct Moving {
     pub(crate) mds: Vec<MdId>,
     /// Descriptors whose last event has not come.
     pub(crate) open: u32,
+    /// Those of them whose data have moved.
+    pub(crate) moved: MovedPieces,
     pub(crate) failed: Option<Errno>,
     /// When it began (P-51).
     pub(crate) began: Instant,

@@ -292,6 +292,31 @@ fn nothing_of_an_evicted_client_has_a_transaction() {
 }
 
 #[test]
+fn an_eviction_says_how_many_answered_changes_are_not_known_to_be_committed() {
+    let mut bench = Bench::stored();
+    for text in ["a=1", "b=2", "a=3"] {
+        let call = set(&mut bench, text);
+        assert!(bench.end_of(call).unwrap().is_ok());
+    }
+    bench.store(|store, rpc| store.commit(rpc, 1));
+    // The answer says which one is committed.
+    let call = bench.call(Bench::say(ECHO, "which?"));
+    assert!(bench.end_of(call).unwrap().is_ok());
+    let import = bench.import;
+    let view = bench.party_of(bench.client, move |p, _| p.ptlrpc.import_view(import));
+    assert_eq!(view.map(|view| view.uncommitted), Some(2));
+    let export = bench.party_of(bench.server, |p, _| p.ptlrpc.export_views()[0].id);
+    bench.rpc(bench.server, |rpc| rpc.evict(export));
+    bench.secs(120);
+    let events = bench.party_of(bench.client, |p, _| p.events.clone());
+    let lost = events.iter().filter_map(|event| match event {
+        Event::Invalidated { lost, .. } => Some(*lost),
+        _ => None,
+    });
+    assert_eq!(lost.collect::<Vec<_>>(), [2]);
+}
+
+#[test]
 fn a_client_that_was_admitted_anew_and_has_not_heard_of_it_repeats_nothing() {
     for heard in [true, false] {
         let mut bench = Bench::stored();

@@ -344,7 +344,7 @@ impl RpcHost {
                     notes.push(RpcSeen::State { target, state });
                 }
             }
-            Event::Invalidated { import } => {
+            Event::Invalidated { import, .. } => {
                 if let Some(target) = calling.target_of(import) {
                     notes.push(RpcSeen::Invalidated { target });
                 }

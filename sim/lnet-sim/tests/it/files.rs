@@ -112,6 +112,8 @@ fn earlier_findings_of_the_swarm_of_files_hold_now() {
         4661362546194355450,
         // A program is at work while its directory is read again.
         8863561413271799506,
+        // A visitor that does nothing is evicted, and has a file that is not committed.
+        7559938134413224447,
     ];
     for seed in found {
         rounds::holds(Floor::Files, seed);

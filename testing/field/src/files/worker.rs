@@ -129,9 +129,11 @@ impl Task {
             true => self.compare(&mount),
             false => self.work(&mount),
         };
-        wait(mount.end());
+        let ended = wait(mount.end());
         node.stop(Duration::from_secs(1)).blocking();
-        report
+        let report = report?;
+        ended?;
+        Ok(report)
     }
 
     fn work(&self, mount: &Mount) -> Result<Report> {

@@ -57,6 +57,7 @@ mod walker;
 mod wanted;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::IsTerminal as _;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
@@ -202,6 +203,23 @@ impl Status {
     }
 }
 
+/// A server has evicted this client, and what that may have cost was said.
+#[derive(Debug)]
+struct Evicted;
+
+impl fmt::Display for Evicted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("evicted by the server")
+    }
+}
+
+impl std::error::Error for Evicted {}
+
+/// Whether changes may be lost that a server has answered.
+fn is_loss(e: &anyhow::Error) -> bool {
+    matches!(e.downcast_ref(), Some(VisitError::ChangesLost { .. }))
+}
+
 /// Runs a command.
 ///
 /// # Errors
@@ -234,7 +252,10 @@ pub(crate) fn run(options: &Options) -> Result<Status> {
     };
     // A reader that has read enough wants no more: that is no failure of the command.
     if !lines::are_unread() {
-        return whole.map(Status::of);
+        return match whole {
+            Err(e) if e.is::<Evicted>() => Ok(Status::Evicted),
+            whole => whole.map(Status::of),
+        };
     }
     lines::finish()?;
     Ok(whole.map_or(Status::Whole, Status::of))
@@ -364,6 +385,10 @@ fn with<R>(
         if visit.way.json {
             println!("{:#}", json!({ "name": place.to_string(), "error": why }));
         }
+        if is_loss(&e) {
+            eprintln!("ulnet lustre: {why}");
+            return Evicted.into();
+        }
         anyhow!("{why}")
     })
 }
@@ -391,8 +416,14 @@ fn visit<R>(
     let result = wait(async {
         let mount = Mount::begin(&rpc, config).await.map_err(said)?;
         let result = f(&mount).await;
-        mount.end().await;
-        result
+        let ended = mount.end().await.map_err(said);
+        match (result, ended) {
+            (Err(e), Err(lost)) => {
+                eprintln!("ulnet lustre: {lost:#}");
+                Err(e)
+            }
+            (result, ended) => result.and_then(|value| ended.map(|()| value)),
+        }
     });
     node.stop(Duration::from_secs(1)).blocking();
     result

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::label::Label;
 use super::sentences::{said, why};
-use super::{Stop, Visit};
+use super::{Evicted, Stop, Visit};
 
 /// An operand, and where it is.
 pub(super) struct At<'a> {
@@ -48,11 +48,13 @@ pub(super) struct Account {
     values: Vec<Value>,
     /// Whether nothing has failed.
     pub(super) whole: bool,
+    /// A server has evicted this client, and may have lost what it had answered.
+    evicted: bool,
 }
 
 impl Account {
     pub(super) const fn new(shape: Shape) -> Self {
-        Self { shape, values: Vec::new(), whole: true }
+        Self { shape, values: Vec::new(), whole: true, evicted: false }
     }
 
     fn done(&mut self, done: Done) {
@@ -121,7 +123,7 @@ pub(super) fn same_system(a: &Place, b: &Place) -> bool {
 /// named on standard error.
 ///
 /// # Errors
-/// The user wants the command to end.
+/// The user wants the command to end; [`Evicted`].
 pub(super) fn each(
     places: &[Place],
     visit: &Visit,
@@ -129,7 +131,10 @@ pub(super) fn each(
     shape: Shape,
     one: impl AsyncFn(&At<'_>) -> Result<Done>,
 ) -> Result<bool> {
-    Ok(collect(places, visit, access, shape, one)?.print(visit.way.json, places.len()))
+    let account = collect(places, visit, access, shape, one)?;
+    let evicted = account.evicted;
+    let whole = account.print(visit.way.json, places.len());
+    if evicted { Err(Evicted.into()) } else { Ok(whole) }
 }
 
 /// The same for a command that prints its values itself.
@@ -165,6 +170,11 @@ pub(super) fn collect(
         if let Err(e) = visited {
             stop.check()?;
             eprintln!("ulnet lustre: {}", said(&e));
+            // All were done, as far as the server had said.
+            if super::is_loss(&e) {
+                (account.whole, account.evicted) = (false, true);
+                continue;
+            }
             for place in run {
                 account.failed(&name(place), &said(&e));
             }

@@ -10,8 +10,8 @@
 //! - *Must*: what a client that caches data was evicted with is there, or its next fsync or close of the file
 //!   fails. Until then it may read what it has lost. So does what a store has refused that is full or broken.
 //!
-//! What a client that died, left or was evicted has not synced may be lost: of names the last first, of the
-//! data of a file what each of its objects has got since. An operation whose outcome its program has not
+//! What a client that died or was evicted has not synced may be lost, and what one has not that left and
+//! heard of it: of names the last first, of the data of a file what each of its objects has got since. An operation whose outcome its program has not
 //! learned may have happened, or a part of its bytes. A directory is judged that was left alone while it was
 //! read again.
 
@@ -65,6 +65,22 @@ impl Kept {
         // One that can't succeed changes nothing.
         let _ = after.apply(op);
         self.doubt = Some(after);
+    }
+
+    /// The visit has ended; `whole`: it has heard of no loss in its end. One that was evicted may have heard of
+    /// it before. What is cached has its own targets for that.
+    fn left(&mut self, whole: bool) {
+        let (last, whole) = (self.last(), whole && !self.gone);
+        if whole && !last.cached {
+            for all in self.versions.values_mut() {
+                all.drain(..all.len().saturating_sub(1));
+            }
+            self.cut.clear();
+        }
+        if whole {
+            self.states = vec![last];
+        }
+        self.gone = true;
     }
 
     /// Why what was found can't be what this visit has left.
@@ -239,7 +255,10 @@ impl FileModel {
             let outcome = match result {
                 Err(e) if !e.said => {
                     shared.doubt(client);
-                    return match begun.zip(settled).is_some_and(|(begun, at)| begun >= at) {
+                    // It hears of what others have not seen either.
+                    let hears = shared.void && e.errno == Errno::EIO;
+                    let peace = begun.zip(settled).is_some_and(|(begun, at)| begun >= at);
+                    return match peace && !hears {
                         true => Err(format!("{client} failed in peace: {e}")),
                         false => Ok(()),
                     };
@@ -264,9 +283,9 @@ impl FileModel {
         let expected = tree.apply(&op);
         let result = match result {
             Err(e) if !e.said => {
-                // What was cached may have been lost before.
-                let hears =
-                    tree.cached && kept.gone && matches!(e.errno, Errno::EIO | Errno::ENOSPC);
+                // What was not committed, or was cached, may have been lost before.
+                let lost = e.errno == Errno::EIO || tree.cached && e.errno == Errno::ENOSPC;
+                let hears = kept.gone && lost;
                 if settled.is_some_and(|at| begun >= at) && !hears {
                     return Err(format!("{client}: {op:?} failed in peace: {e}"));
                 }
@@ -368,13 +387,14 @@ impl FileModel {
                 self.move_on(client, now);
                 self.ended(client, result)
             }
-            FileSeen::Left { client } => {
+            FileSeen::Left { client, result } => {
                 self.move_on(client, now);
-                if let Some((guest, _)) = self.shared_of(client) {
+                if let Some((guest, shared)) = self.shared_of(client) {
                     (guest.left, guest.since) = (true, None);
+                    shared.void |= result.is_err();
                 }
                 if let Some(kept) = self.kept(client) {
-                    kept.gone = true;
+                    kept.left(result.is_ok());
                 }
                 Ok(())
             }

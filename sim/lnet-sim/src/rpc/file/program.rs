@@ -44,7 +44,7 @@ enum Report {
     Stayed(FileFailure),
     Ended(Result<FileAnswer, FileFailure>),
     Checked(Result<Dumps, FileFailure>),
-    Left,
+    Left(Result<(), FileFailure>),
 }
 
 type Channel = SimWire<Task, Report>;
@@ -124,7 +124,8 @@ async fn visit(
     let cache = match caches.then(|| visitor.cache()).transpose() {
         Ok(cache) => cache,
         Err(e) => {
-            visitor.end().await;
+            // Nothing was changed that could be lost.
+            let _ = visitor.end().await;
             return wire.result(Report::Stayed(failure(&e)));
         }
     };
@@ -148,8 +149,8 @@ async fn visit(
     }
     desk.close_all().await;
     drop(desk);
-    visitor.end().await;
-    wire.result(Report::Left);
+    let ended = visitor.end().await;
+    wire.result(Report::Left(ended.map_err(|e| failure(&e))));
 }
 
 impl Filing {
@@ -292,10 +293,10 @@ impl Filing {
                 notes.push(RpcSeen::File { seen: FileSeen::Stayed { client, failure } });
                 return;
             }
-            Report::Left => {
+            Report::Left(result) => {
                 self.visits.forget(visit.number);
                 program.due = (!program.checks).then(|| now + think.max(REST));
-                notes.push(RpcSeen::File { seen: FileSeen::Left { client } });
+                notes.push(RpcSeen::File { seen: FileSeen::Left { client, result } });
                 return;
             }
             Report::Checked(trees) => {

@@ -70,6 +70,8 @@ pub enum FileSeen {
     Left {
         /// Which one.
         client: String,
+        /// Whether all that it had changed was committed before.
+        result: Result<(), FileFailure>,
     },
     /// A visit could not begin.
     Stayed {
@@ -125,7 +127,8 @@ impl FileSeen {
                 answer => format!("{client}: {answer:?} after {took:?}"),
             },
             Self::Checks { client } => format!("{client} reads all again"),
-            Self::Left { client } => format!("{client} has left"),
+            Self::Left { client, result: Ok(()) } => format!("{client} has left"),
+            Self::Left { client, result: Err(e) } => format!("{client} has left: {e}"),
             Self::Stayed { client, failure } => format!("{client} could not begin: {failure}"),
             Self::Checked { load, trees: Ok(trees), .. } => {
                 format!("{} directories of load {load} are read again", trees.len())

@@ -39,7 +39,8 @@ struct Waiting {
 /// See the module's head.
 pub(super) struct Visits {
     links: BTreeMap<(VisitNo, u64), Result<ImportId, CallError>>,
-    imports: BTreeMap<ImportId, VisitNo>,
+    /// Visit and connection of each import.
+    imports: BTreeMap<ImportId, (VisitNo, u64)>,
     calls: BTreeMap<CallId, Waiting>,
     closing: BTreeMap<ImportId, (VisitNo, u64)>,
     pauses: BTreeSet<(Instant, VisitNo, u64)>,
@@ -145,12 +146,12 @@ impl Visits {
         let import = |link: u64| self.links.get(&(visit, link)).copied();
         let answer = match order {
             Order::Link(link, config) => {
-                let made = self.link(visit, *config, false, ptlrpc, below);
+                let made = self.link((visit, link), *config, false, ptlrpc, below);
                 self.links.insert((visit, link), made);
                 return;
             }
             Order::Cache(link, config) => {
-                let made = self.link(visit, *config, true, ptlrpc, below);
+                let made = self.link((visit, link), *config, true, ptlrpc, below);
                 if let Ok(import) = made {
                     self.caches.open(import);
                 }
@@ -191,6 +192,10 @@ impl Visits {
                 let view = import(link).and_then(Result::ok).and_then(|i| ptlrpc.import_view(i));
                 Answer::Terms(Box::new(view.map(|view| view.granted).unwrap_or_default()))
             }
+            Order::Uncommitted(link) => {
+                let view = import(link).and_then(Result::ok).and_then(|i| ptlrpc.import_view(i));
+                Answer::Uncommitted(view.is_some_and(|view| view.uncommitted > 0))
+            }
             Order::Close(link) => {
                 let import = import(link).and_then(Result::ok);
                 match import.filter(|import| ptlrpc.import_view(*import).is_some()) {
@@ -214,7 +219,7 @@ impl Visits {
 
     fn link(
         &mut self,
-        visit: VisitNo,
+        of: (VisitNo, u64),
         config: ImportConfig,
         caches: bool,
         ptlrpc: &mut Ptlrpc,
@@ -222,7 +227,7 @@ impl Visits {
     ) -> Result<ImportId, CallError> {
         let takes_callbacks = config.kind == ImportKind::Mdc || caches;
         let import = ptlrpc.rpc(below).import(config)?;
-        self.imports.insert(import, visit);
+        self.imports.insert(import, of);
         if takes_callbacks {
             let opened = self.locks.open(import, &mut ptlrpc.rpc(below));
             opened.map_err(CallError::NoDescriptor)?;
@@ -337,7 +342,13 @@ impl Visits {
                 }
                 None
             }
-            Event::Invalidated { import } if self.imports.contains_key(&import) => None,
+            Event::Invalidated { import, lost } => match self.imports.get(&import) {
+                Some((visit, link)) => {
+                    self.answers.push((*visit, *link, Answer::Lost(lost)));
+                    None
+                }
+                None => Some(Event::Invalidated { import, lost }),
+            },
             event => Some(event),
         }
     }

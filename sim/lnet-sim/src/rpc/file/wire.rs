@@ -31,6 +31,8 @@ pub(super) enum Order {
     Handle(u64, CallId),
     /// What a target has granted.
     Terms(u64),
+    /// Whether a target has something to commit.
+    Uncommitted(u64),
     /// A connection ends.
     Close(u64),
     /// So many seconds pass.
@@ -42,6 +44,9 @@ pub(super) enum Answer {
     End(Box<End>),
     Handle(Option<u64>),
     Terms(Box<ConnectData>),
+    Uncommitted(bool),
+    /// So many changes are lost, of the connection of this number.
+    Lost(usize),
     Object(Box<ObjectEnd>),
     /// It is over.
     Over,
@@ -51,6 +56,8 @@ pub(super) enum Answer {
 struct Desk<T, R> {
     orders: VecDeque<(u64, Order)>,
     answers: BTreeMap<u64, Answer>,
+    /// Changes that are lost, by connection.
+    losses: BTreeMap<u64, u64>,
     count: u64,
     now: i64,
     tasks: VecDeque<T>,
@@ -71,6 +78,7 @@ impl<T: Send, R: Send> SimWire<T, R> {
         Self(Arc::new(Mutex::new(Desk {
             orders: VecDeque::new(),
             answers: BTreeMap::new(),
+            losses: BTreeMap::new(),
             count: 0,
             now: 0,
             tasks: VecDeque::new(),
@@ -136,7 +144,11 @@ impl<T: Send, R: Send> SimWire<T, R> {
 
     /// The host's: puts an answer down.
     pub(super) fn answer(&self, number: u64, answer: Answer) {
-        self.desk().answers.insert(number, answer);
+        let mut desk = self.desk();
+        match answer {
+            Answer::Lost(count) => *desk.losses.entry(number).or_default() += count as u64,
+            answer => _ = desk.answers.insert(number, answer),
+        }
     }
 
     /// The host's: seconds since 1970.
@@ -198,6 +210,14 @@ impl<T: Send, R: Send> Wire for SimWire<T, R> {
             Answer::Terms(terms) => *terms,
             _ => ConnectData::default(),
         }
+    }
+
+    async fn uncommitted(&self, link: &u64) -> bool {
+        matches!(self.ask(Order::Uncommitted(*link)).await, Answer::Uncommitted(true))
+    }
+
+    fn losses(&self, link: &u64) -> u64 {
+        self.desk().losses.get(link).copied().unwrap_or_default()
     }
 
     async fn close(&self, link: &u64) {

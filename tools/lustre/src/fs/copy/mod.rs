@@ -174,7 +174,7 @@ pub(super) fn run(options: &Options) -> Result<Status> {
             tally: Tally::default(),
         };
         let done = match &way {
-            Way::In(from, to) => copy.put(from, to).await,
+            Way::In(from, to) => copy.put_all(from, to).await,
             Way::Out(from, to) => copy.get(from, to).await,
         };
         done?;

@@ -52,7 +52,23 @@ fn called(path: &Path) -> Vec<u8> {
 }
 
 impl Copy<'_> {
-    pub(super) async fn put(&self, from: &[PathBuf], to: &Place) -> Result<()> {
+    /// Copies, and waits until what was copied is committed.
+    pub(super) async fn put_all(&self, from: &[PathBuf], to: &Place) -> Result<()> {
+        let put = self.put(from, to).await;
+        if let Err(e) = self.mount.settle().await {
+            self.note_loss(&e);
+        }
+        put
+    }
+
+    /// What was copied last may be lost: it is named. Other failures meet the end of the visit again.
+    fn note_loss(&self, e: &VisitError) {
+        if let VisitError::ChangesLost { count, .. } = e {
+            self.tally.lost(*count, e);
+        }
+    }
+
+    async fn put(&self, from: &[PathBuf], to: &Place) -> Result<()> {
         let goal = Goal::find(self.mount, to, from.len() > 1).await?;
         let links = Links::default();
         for path in from {
@@ -98,8 +114,10 @@ impl Copy<'_> {
     }
 
     fn note_eviction(&self, e: &anyhow::Error) {
-        let evicted =
-            |e: &VisitError| matches!(e, VisitError::Call { error: CallError::Evicted, .. });
+        let evicted = |e: &VisitError| {
+            let call = matches!(e, VisitError::Call { error: CallError::Evicted, .. });
+            call || matches!(e, VisitError::ChangesLost { .. })
+        };
         if e.downcast_ref().is_some_and(evicted) {
             self.tally.evicted();
         }
@@ -117,7 +135,14 @@ impl Copy<'_> {
             self.put_leaf(&source, dir, links).await
         };
         match done {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.tally.finished(source.label());
+                // Of what was finished before an eviction something may be lost, of what follows nothing.
+                if let Err(e) = self.mount.check_losses() {
+                    self.note_loss(&e);
+                }
+                Ok(())
+            }
             Err(e) => {
                 self.note_eviction(&e);
                 self.failed(&source.path, &towards(e, NOT_COPIED, &source.to))

@@ -1,13 +1,16 @@
 //! The account of a copy: what was copied, and what failed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Display;
 
 use serde_json::{Value, json};
 
 use crate::fs::label::Label;
 use crate::fs::{Status, progress};
+
+/// Copies that are remembered until they are committed, as far as that is known: those of some seconds.
+const RECENT_MAX: usize = 4096;
 
 /// Counts so many more.
 fn count(what: &Cell<u64>, more: u64) {
@@ -25,7 +28,9 @@ pub(super) struct Tally {
     failed: RefCell<Vec<(Label, String)>>,
     /// Attributes that were not kept, with their reasons, and how often that was.
     not_kept: RefCell<BTreeSet<(String, String)>>,
-    lost: Cell<u64>,
+    not_kept_count: Cell<u64>,
+    /// The last copies, the newest at the end.
+    recent: RefCell<VecDeque<Label>>,
     /// A server has evicted this client while a file was written.
     evicted: Cell<bool>,
 }
@@ -61,7 +66,7 @@ impl Tally {
 
     /// Counts what the destination did not take of a file, and names it the first time.
     pub(super) fn not_kept(&self, path: &Label, what: &str, why: &dyn Display) {
-        self.lost.set(self.lost.get().saturating_add(1));
+        count(&self.not_kept_count, 1);
         if self.not_kept.borrow_mut().insert((what.to_owned(), why.to_string())) {
             eprintln!("ulnet lustre: {path}: {what} is not kept: {why}");
         }
@@ -70,6 +75,29 @@ impl Tally {
     /// A file was not written to its end, as a server has evicted this client.
     pub(super) fn evicted(&self) {
         self.evicted.set(true);
+    }
+
+    /// A copy is there, as far as the server has said.
+    pub(super) fn finished(&self, path: Label) {
+        let mut recent = self.recent.borrow_mut();
+        if recent.len() == RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back(path);
+    }
+
+    /// A server has evicted this client, and may have lost the last so many changes: no more copies than
+    /// that, the last ones, which are named.
+    pub(super) fn lost(&self, changes: u64, why: &dyn Display) {
+        self.evicted.set(true);
+        let recent = self.recent.take();
+        let first = recent.len().saturating_sub(usize::try_from(changes).unwrap_or(usize::MAX));
+        if recent.is_empty() {
+            eprintln!("ulnet lustre: {why}");
+        }
+        for path in recent.iter().skip(first) {
+            self.failed(path, why);
+        }
     }
 
     pub(super) fn status(&self) -> Status {
@@ -88,8 +116,31 @@ impl Tally {
             "links": self.links.get(),
             "bytes": self.bytes.get(),
             "skipped": self.skipped.get(),
-            "not_kept": self.lost.get(),
+            "not_kept": self.not_kept_count.get(),
             "failed": failed.collect::<Vec<_>>(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eviction_names_as_many_of_the_last_copies_as_changes_are_lost() {
+        let tally = Tally::default();
+        for n in 0..RECENT_MAX + 3 {
+            tally.finished(Label::new(format!("f{n}")));
+        }
+        assert_eq!((tally.recent.borrow().len(), tally.status()), (RECENT_MAX, Status::Whole));
+        tally.lost(2, &"evicted");
+        let failed = tally.json()["failed"].clone();
+        let named = |n: usize| json!({ "path": format!("f{n}"), "error": "evicted" });
+        assert_eq!(failed, json!([named(RECENT_MAX + 1), named(RECENT_MAX + 2)]));
+        assert_eq!(tally.status(), Status::Evicted);
+        // What was committed since is no matter of the next eviction.
+        tally.finished(Label::new("last"));
+        tally.lost(9, &"evicted");
+        assert_eq!(tally.json()["failed"].as_array().map(Vec::len), Some(3));
     }
 }
