@@ -17,17 +17,23 @@ pub enum Sabotage {
     NotRetained,
     /// What a server lost is repeated from the last transaction back (P-70).
     ReplayBackwards,
+    /// A gap in the transactions is accepted although a client may fill it (P-151).
+    GapTooSoon,
+    /// A copy of a request does not say that it is one (P-84).
+    ResentUnmarked,
 }
 
 impl Sabotage {
     /// All of them.
     #[cfg(feature = "sabotage")]
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::NoFolding,
         Self::RecordForgotten,
         Self::EarlyIsReply,
         Self::CommittedEarly,
         Self::NotRetained,
         Self::ReplayBackwards,
+        Self::GapTooSoon,
+        Self::ResentUnmarked,
     ];
 }

@@ -488,6 +488,17 @@ impl Import {
         Ok(())
     }
 
+    /// The same, within so long, and five seconds more at most.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    pub fn disconnect_within(self, within: Duration) -> Result<(), OpError> {
+        if let Some(closed) = self.leave(Some(within))? {
+            let _ = closed.recv_blocking();
+        }
+        Ok(())
+    }
+
     /// The same, without a thread that waits. A server that is away lets go of this client when it is back,
     /// if that is within so long.
     ///

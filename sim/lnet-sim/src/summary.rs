@@ -64,6 +64,8 @@ pub struct Summary {
     pub recovery: Option<u64>,
     /// What could not be done as the scenario asks.
     pub complaints: Vec<String>,
+    /// The bars that hold, by name.
+    pub held: Vec<String>,
     /// What does not hold.
     pub missed: Vec<String>,
 }
@@ -132,19 +134,19 @@ impl Summary {
             faults: faults.collect(),
             recovery: tally.recovery().map(ns),
             complaints: tally.complaints.clone(),
+            held: Vec::new(),
             missed: Vec::new(),
         };
-        summary.missed = summary.judge(&scenario.bars);
+        (summary.held, summary.missed) = summary.judge(&scenario.bars);
         summary
     }
 
-    /// Which bars do not hold.
-    fn judge(&self, bars: &Bars) -> Vec<String> {
-        let mut missed = Vec::new();
+    /// The names of the bars that hold, and what does not.
+    fn judge(&self, bars: &Bars) -> (Vec<String>, Vec<String>) {
+        let mut verdict = Verdict::default();
         let mut most = |name: &str, got: u64, bar: Option<u64>| {
-            if let Some(bar) = bar.filter(|bar| got > *bar) {
-                missed.push(format!("{name}: {got}, at most {bar} expected"));
-            }
+            let Some(bar) = bar else { return };
+            verdict.note(name, got <= bar, || format!("{got}, at most {bar} expected"));
         };
         most("errors", self.errors, bars.errors);
         most("duplicates", self.duplicates, bars.duplicates);
@@ -157,14 +159,10 @@ impl Summary {
         }
         let mut longest = |name: &str, got: Option<u64>, bar: Option<Duration>| {
             let Some(bar) = bar else { return };
-            match got {
-                Some(got) if got <= ns(bar) => {}
-                Some(got) => missed.push(format!(
-                    "{name}: {:?}, at most {bar:?} expected",
-                    Duration::from_nanos(got)
-                )),
-                None => missed.push(format!("{name}: never, {bar:?} expected")),
-            }
+            verdict.note(name, got.is_some_and(|got| got <= ns(bar)), || match got {
+                Some(got) => format!("{:?}, at most {bar:?} expected", Duration::from_nanos(got)),
+                None => format!("never, {bar:?} expected"),
+            });
         };
         longest("stall_max", Some(self.stall_max), bars.stall_max);
         longest("stall_p99", Some(self.stall_p99), bars.stall_p99);
@@ -174,19 +172,43 @@ impl Summary {
         for f in &self.faults {
             longest("detection_max", f.noticed_after, bars.detection_max);
         }
-        if let Some(bar) = bars.completed.filter(|bar| self.completed < *bar) {
-            missed.push(format!("completed: {}, at least {bar} expected", self.completed));
+        if let Some(bar) = bars.completed {
+            let got = self.completed;
+            verdict.note("completed", got >= bar, || format!("{got}, at least {bar} expected"));
         }
-        if let Some(bar) = bars.control_share.filter(|bar| self.control_share > bar.0) {
+        if let Some(bar) = bars.control_share {
             let got = Share(self.control_share);
-            missed.push(format!("control_share: {got}, at most {bar} expected"));
+            verdict
+                .note("control_share", got.0 <= bar.0, || format!("{got}, at most {bar} expected"));
         }
-        missed
+        verdict.sorted()
     }
 
     /// Whether all bars hold.
     pub fn holds(&self) -> bool {
         self.missed.is_empty()
+    }
+}
+
+/// What was found of each bar, in the order in which they are looked at.
+#[derive(Default)]
+struct Verdict {
+    /// Their names, and what does not hold.
+    found: Vec<(String, Option<String>)>,
+}
+
+impl Verdict {
+    fn note(&mut self, name: &str, holds: bool, why: impl FnOnce() -> String) {
+        self.found.push((name.to_owned(), (!holds).then(|| format!("{name}: {}", why()))));
+    }
+
+    /// The names of those that hold, for each fault if they are about faults, and what does not.
+    fn sorted(self) -> (Vec<String>, Vec<String>) {
+        let missed = |name: &String| self.found.iter().any(|(n, why)| n == name && why.is_some());
+        let mut held: Vec<String> =
+            self.found.iter().map(|(name, _)| name.clone()).filter(|name| !missed(name)).collect();
+        held.dedup();
+        (held, self.found.into_iter().filter_map(|(_, why)| why).collect())
     }
 }
 
@@ -296,6 +318,9 @@ impl fmt::Display for Summary {
         }
         for complaint in &self.complaints {
             writeln!(f, "note         {complaint}")?;
+        }
+        if !self.held.is_empty() {
+            writeln!(f, "bars held    {}", self.held.join(", "))?;
         }
         for missed in &self.missed {
             writeln!(f, "MISSED       {missed}")?;

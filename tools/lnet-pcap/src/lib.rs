@@ -103,12 +103,12 @@ pub struct Conversation {
 #[non_exhaustive]
 pub enum PcapError {
     /// The file can't be read.
-    #[error("{path}: {source}")]
+    #[error("{path}: {why}")]
     Io {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// It is no classic pcap of Ethernet frames.
     #[error("{field} of the capture is {value:#x}: expected classic pcap with link type Ethernet")]
@@ -142,8 +142,7 @@ pub enum PcapError {
 /// A file that can't be read or is not what [`parse`] takes.
 pub fn conversations(path: impl AsRef<Path>) -> Result<Vec<Conversation>, PcapError> {
     let path = path.as_ref();
-    let file =
-        std::fs::read(path).map_err(|source| PcapError::Io { path: path.to_owned(), source })?;
+    let file = std::fs::read(path).map_err(|why| PcapError::Io { path: path.to_owned(), why })?;
     parse(&file)
 }
 

@@ -9,7 +9,7 @@ use lnet_rt::{Errno, Net, Nid, NodeHandle};
 use lnet_types::NetType;
 use lustre_rt::{CallError, Import, KEY_MAX, KvClient, KvError, RpcError, RpcNode, Tunables};
 
-use crate::ping::{client_uuid, said, source_towards};
+use crate::ping::{client_uuid, refused, said, source_towards};
 use crate::rails::{self, Routes, Source};
 
 /// A target and the nodes that may serve it.
@@ -182,7 +182,7 @@ pub(crate) fn explain(import: &Import, target: &Target, way: &Way, e: &RpcError)
             let view = import.view().ok().flatten();
             let why = match view.as_ref().and_then(|view| view.refusal) {
                 Some(CallError::Refused(errno)) => {
-                    format!("the last connect was refused with {}: {errno}", errno.negative())
+                    format!("the last connect was refused with {}", refused(errno))
                 }
                 _ => "see ulnet rpc probe".to_owned(),
             };

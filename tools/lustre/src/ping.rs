@@ -56,6 +56,8 @@ pub(crate) struct Options {
 
 /// Between two looks at an import that connects.
 const LOOK: Duration = Duration::from_millis(1);
+/// How long the answer to a connect is waited for after a failure, so that its client is let go of.
+const LEAVE: Duration = Duration::from_secs(1);
 
 /// The kind of a target, by its uuid.
 pub(crate) fn kind_of(target: &str) -> ImportKind {
@@ -114,7 +116,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { nid, target, port, .. } = options;
     rails::address(*nid)?;
     let kind = kind_of(target);
-    let limit = Duration::from_secs(options.timeout);
     let rails = sources(*nid, &options.source, *port)?;
     let node = rails::start(&rails, *port, &options.routes, "rpc-ping")?;
     let rpc = RpcNode::start(&node, Default::default())?;
@@ -125,12 +126,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         nids: vec![*nid],
         wanted: wanted(kind),
     })?;
+    let asked = ask(&node, &import, options);
+    // A server waits for each client that it knows whenever it recovers, also for one whose ping failed.
+    match &asked {
+        Ok(()) => import.disconnect()?,
+        Err(_) => import.disconnect_within(LEAVE)?,
+    }
+    node.stop(Duration::from_secs(1)).blocking();
+    asked
+}
+
+/// Connects, pings, and prints what came of both.
+fn ask(node: &NodeHandle, import: &Import, options: &Options) -> Result<()> {
+    let Options { nid, target, .. } = options;
+    let limit = Duration::from_secs(options.timeout);
     let begun = Instant::now();
-    let view = connect(&node, &import, options, begun + limit)?;
+    let view = connect(node, import, options, begun + limit)?;
     let connected = begun.elapsed();
     let mut pings = Vec::new();
     // Each service of a target answers on the reply portal of the target's kind.
-    let (request, reply) = kind.portals();
+    let (request, reply) = kind_of(target).portals();
     let portal = options.portal.map_or(request, Portal);
     for _ in 0..options.count {
         let begun = Instant::now();
@@ -143,9 +158,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     // Replies to pings say more than that to the connect: what is committed, and how long it took.
     let view = import.view()?.unwrap_or(view);
     print(options, &view, portal, connected, &pings);
-    import.disconnect()?;
-    node.stop(Duration::from_secs(1)).blocking();
     Ok(())
+}
+
+/// A refusal of a connect: its number, its text, and what it means where that is not plain.
+pub(crate) fn refused(errno: Errno) -> String {
+    let why = match errno {
+        Errno::EBUSY => " (in recovery, or at its limit of clients: no new client for now)",
+        Errno::EAGAIN => " (takes no connections yet)",
+        _ => "",
+    };
+    format!("{}: {errno}{why}", errno.negative())
 }
 
 /// The text of an error, with its number where it is the server's.
@@ -190,11 +213,14 @@ fn connect(
         last = Some(view);
         thread::sleep(LOOK);
     }
-    let (state, tried) = last.map_or(("NEW", 0), |view| (view.state.name(), view.conn_cnt));
+    let (state, tried) = last.as_ref().map_or(("NEW", 0), |v| (v.state.name(), v.conn_cnt));
+    let why = match last.and_then(|view| view.refusal) {
+        Some(CallError::Refused(errno)) => format!("the last was refused with {}", refused(errno)),
+        _ => crate::probe::reached(node, *nid),
+    };
     bail!(
-        "{target} at {nid}: no connection within {} s (connects tried: {tried}, state {state}); {}",
-        options.timeout,
-        crate::probe::reached(node, *nid)
+        "{target} at {nid}: no connection within {} s (connects tried: {tried}, state {state}); {why}",
+        options.timeout
     )
 }
 

@@ -11,7 +11,7 @@ use lustre_rt::{CallError, Import, ImportConfig, ImportState, RpcNode};
 use serde_json::{Value, json};
 
 use crate::client::{Target, Way, node};
-use crate::ping::{client_uuid, kind_of, wanted};
+use crate::ping::{client_uuid, kind_of, refused, wanted};
 use crate::rails;
 
 /// Which server, and which targets.
@@ -93,7 +93,7 @@ impl fmt::Display for Answer {
             Self::Serving { version, instance } => {
                 write!(f, "serving, version {version}, instance {instance}")
             }
-            Self::Refused(errno) => write!(f, "{}: {errno}", errno.negative()),
+            Self::Refused(errno) => f.write_str(&refused(*errno)),
             Self::Silent => f.write_str("no answer"),
         }
     }
@@ -142,8 +142,12 @@ fn ask(rpc: &RpcNode, names: &[String], nid: Nid, until: Instant) -> Result<Vec<
         }
         thread::sleep(LOOK);
     }
-    for import in imports {
-        import.disconnect()?;
+    for (import, answer) in imports.into_iter().zip(&answers) {
+        match answer {
+            Some(_) => import.disconnect()?,
+            // It was waited for already.
+            None => import.disconnect_within(Duration::ZERO)?,
+        }
     }
     Ok(answers.into_iter().map(|answer| answer.unwrap_or(Answer::Silent)).collect())
 }

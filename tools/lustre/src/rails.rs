@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
-use lnet_rt::{Net, Nid, NodeBuilder, NodeHandle, RouteSpec};
+use lnet_rt::{Errno, Net, Nid, NodeBuilder, NodeHandle, RouteSpec};
 use lnet_types::NetType;
 
 /// An address to send from, `IP` or `IP@NET`.
@@ -92,9 +92,11 @@ pub(crate) fn start(
     for (net, ip) in rails {
         builder = builder.tcp_on(*net, *ip, port);
     }
-    let node = builder.start().with_context(|| {
+    let node = builder.start().map_err(|e| {
         let ips: Vec<String> = rails.iter().map(|(_, ip)| ip.to_string()).collect();
-        format!("cannot use {} port {port} (in use by lnetd? see --help)", ips.join(", "))
+        let taken = e.to_string().ends_with(&Errno::EADDRINUSE.to_string());
+        let hint = if taken { " (in use by lnetd? see --help)" } else { "" };
+        anyhow!("cannot use {} port {port}{hint}: {e}", ips.join(", "))
     })?;
     for Route { net, gateway } in routes.iter().copied() {
         if rails.iter().all(|(own, _)| *own != gateway.net()) {

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use lnet_rt::Nid;
 use lustre_rt::store::DirLock;
@@ -118,6 +118,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some([fsname, dir]) => site::targets(fsname, dir.as_ref(), options.osts, listen)?,
         _ => options.targets.clone(),
     };
+    distinct(&targets)?;
     let interface = |nid: &Nid| Ok((nid.net(), rails::address(*nid)?));
     let interfaces = listen.iter().map(interface).collect::<Result<Vec<_>>>()?;
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("signals")?;
@@ -159,6 +160,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     signals.forever().next();
     rpc.stop_targets()?;
     node.stop(Duration::from_secs(1)).blocking();
+    Ok(())
+}
+
+/// Two targets have neither a name nor a directory in common.
+fn distinct(targets: &[TargetSpec]) -> Result<()> {
+    for (n, target) in targets.iter().enumerate() {
+        let TargetSpec { name, kind, dir } = target;
+        let mut before = targets.iter().take(n);
+        if before.clone().any(|other| other.name == *name) {
+            bail!("target '{name}': named twice, expected another name for each");
+        }
+        if kind.has_dir() && before.any(|other| other.kind.has_dir() && other.dir == *dir) {
+            bail!("directory '{}': named twice, expected another one for each", dir.display());
+        }
+    }
     Ok(())
 }
 

@@ -65,6 +65,7 @@ fn a_ping_connects_measures_and_leaves_nothing_behind() {
     let (_, err, code) = ulnet(&[&to[..], &none].concat());
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("MGS at 127.83.0.1@tcp, portal 12: ping: "), "{err}");
+    assert!(rpc.exports().unwrap().is_empty(), "it has disconnected though its ping failed");
 
     // Beside a server on the loopback a command takes an address of its own.
     let beside = ["rpc", "ping", "127.83.0.1@tcp", "--port", "7983", "--json"];
@@ -132,6 +133,10 @@ fn a_server_that_is_not_there_is_given_up_within_the_time() {
 
 #[test]
 fn a_capture_is_listed() {
+    let (_, err, code) = ulnet(&["rpc", "decode", "/no/such.pcap"]);
+    let why = "ulnet rpc: /no/such.pcap: No such file or directory (os error 2)\n";
+    assert_eq!((code, err.as_str()), (Some(1), why));
+
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ptlrpc/umount.pcap");
     let (out, err, code) = ulnet(&["rpc", "decode", file]);
     assert_eq!((code, err.as_str()), (Some(0), ""));

@@ -232,3 +232,91 @@ fn directory_that_is_served_is_refused_with_its_holder() {
     assert_eq!(second.status.code(), Some(1));
     assert!(err.contains(&format!("in use by process {}", first.0.id())), "{err}");
 }
+
+#[test]
+fn target_that_recovers_is_named_as_such_to_new_clients() {
+    let scratch = Scratch::new("recovers");
+    let start = || {
+        let mut server = Server::start(&scratch, "127.92.0.1@tcp", "7992");
+        server.wait_for("serving");
+        server
+    };
+    let server = start();
+    let to = ["--target", "kv-1@127.92.0.1@tcp", "--port", "7992", "--source", "127.92.0.2"];
+    let mut client = Command::new(PROGRAM)
+        .args(["rpc", "bench", "--clients", "1", "--seconds", "60"])
+        .args(to)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let me = ["--port", "7992", "--source", "127.92.0.3"];
+    let list = ["list", "--target", "kv-1@127.92.0.1@tcp"];
+    while ok(&[&list[..], &me].concat(), b"").is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    // Both die: the next life of the server waits for the client.
+    client.kill().unwrap();
+    client.wait().unwrap();
+    drop(server);
+    let _server = start();
+    let busy = "-16: Device or resource busy (in recovery, or at its limit of clients: no new client for now)";
+    let ping = ["ping", "127.92.0.1@tcp", "--target", "kv-1", "--timeout", "2"];
+    let (_, err, code) = rpc(&[&ping[..], &me].concat(), b"");
+    assert_eq!(code, Some(1));
+    assert!(err.ends_with(&format!("; the last was refused with {busy}\n")), "{err}");
+    let probe = ["probe", "127.92.0.1@tcp", "--target", "kv-1", "--timeout", "1"];
+    let out = ok(&[&probe[..], &me].concat(), b"");
+    assert_eq!(out, format!("MGS: no answer\nkv-1: {busy}\n"));
+    let get = ["get", "--target", "kv-1@127.92.0.1@tcp", "--timeout", "2", "key"];
+    let (_, err, code) = rpc(&[&get[..], &me].concat(), b"");
+    assert_eq!(code, Some(1));
+    assert!(err.contains(&format!("the last connect was refused with {busy}")), "{err}");
+}
+
+#[test]
+fn probe_of_a_silent_target_ends_with_its_timeout() {
+    let scratch = Scratch::new("silent");
+    let mut server = Server::start(&scratch, "127.93.0.1@tcp", "7993");
+    server.wait_for("serving");
+    let ping = ["rpc", "ping", "127.93.0.1@tcp", "--source", "127.93.0.2", "--port", "7993"];
+    let mut later = Command::new(PROGRAM)
+        .args(ping)
+        .args(["--timeout", "6"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let probe = ["probe", "127.93.0.1@tcp", "--target", "kv-1", "--timeout", "1"];
+    let out = ok(&[&probe[..], &["--source", "127.93.0.3", "--port", "7993"]].concat(), b"");
+    assert_eq!(out, "MGS: no answer\nkv-1: serving, version 2.17.57, instance 1\n");
+    assert!(later.try_wait().unwrap().is_none(), "what takes six seconds was over before it");
+    later.kill().unwrap();
+    later.wait().unwrap();
+}
+
+#[test]
+fn targets_that_share_a_name_or_a_directory_are_refused_before_any_is_served() {
+    let scratch = Scratch::new("twice");
+    let dir = |name: &str| scratch.0.join(name).display().to_string();
+    let (one, two) = (format!("kv-1=kv:{}", dir("a")), format!("kv-1=kv:{}", dir("b")));
+    let other = format!("kv-2=kv:{}", dir("a"));
+    let named = "target 'kv-1': named twice, expected another name for each".to_owned();
+    let shared = format!("directory '{}': named twice, expected another one for each", dir("a"));
+    for (second, why) in [(&two, named), (&other, shared)] {
+        let words = ["serve", &one, second, "--listen", "127.94.0.1@tcp", "--port", "7994"];
+        let out = Command::new(PROGRAM).args(words).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let said = (out.status.code(), text(&out.stdout), text(&out.stderr));
+        assert_eq!(said, (Some(1), String::new(), format!("ulnet serve: {why}\n")));
+    }
+}
+
+#[test]
+fn address_that_this_machine_has_not_is_not_taken_for_one_in_use() {
+    let scratch = Scratch::new("address");
+    let words = ["serve", &scratch.target(), "--listen", "192.0.2.1@tcp", "--port", "7995"];
+    let out = Command::new(PROGRAM).args(words).output().unwrap();
+    let err = String::from_utf8(out.stderr).unwrap();
+    assert!(err.starts_with("ulnet serve: cannot use 192.0.2.1 port 7995: "), "{err}");
+    assert!(err.ends_with("Cannot assign requested address\n"), "{err}");
+}

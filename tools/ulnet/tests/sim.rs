@@ -16,6 +16,8 @@ fn a_scenario_is_played_and_its_bars_decide_the_exit_status() {
     assert_eq!(out.status.code(), Some(0), "{text}");
     assert!(text.contains("*** carrier (line"), "{text}");
     assert!(text.contains("0 failed"), "{text}");
+    let held = "bars held    errors, duplicates, stall_max, recovery_max\n";
+    assert!(text.ends_with(held), "{text}");
 
     let dir = fresh::path("sim");
     std::fs::create_dir_all(&dir).unwrap();
@@ -33,6 +35,8 @@ fn a_scenario_is_played_and_its_bars_decide_the_exit_status() {
     let missed = document["missed"].as_array().unwrap();
     let of_ours = |m: &serde_json::Value| m.as_str().unwrap().starts_with("completed:");
     assert!(missed.iter().any(of_ours), "{document}");
+    let held = document["held"].as_array().unwrap();
+    assert!(held.contains(&"errors".into()) && !held.contains(&"completed".into()), "{document}");
     assert!(document["replay"].as_str().unwrap().ends_with("--seed 3"), "{document}");
     std::fs::remove_dir_all(dir).unwrap();
 }

@@ -39,7 +39,19 @@ pub enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 5] = [Self::Put, Self::Get, Self::Cas, Self::Del, Self::List];
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Put, Self::Get, Self::Cas, Self::Del, Self::List];
+
+    /// The name, in the manner of those that Lustre has.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Put => "KV_PUT",
+            Self::Get => "KV_GET",
+            Self::Cas => "KV_CAS",
+            Self::Del => "KV_DEL",
+            Self::List => "KV_LIST",
+        }
+    }
 
     /// The opcode.
     pub const fn opcode(self) -> Opcode {

@@ -17,6 +17,7 @@ use crate::estimate::wire_secs;
 use crate::event::{Event, Reply};
 use crate::lose::Part;
 use crate::piece::MovedPieces;
+use crate::sabotage::Sabotage;
 use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
 
@@ -286,7 +287,8 @@ impl Client {
             cx.common.events.push_back(Event::CalledAgain { call: id });
         }
         let copy = (r.resent || r.refused) && r.purpose != Purpose::Connect;
-        r.body.flags.set(BodyFlags::RESENT, copy);
+        let marked = copy && !cx.common.breaks(Sabotage::ResentUnmarked);
+        r.body.flags.set(BodyFlags::RESENT, marked);
         rewrite(&mut r.message, &r.header, &r.body).map_err(|_| Errno::EINVAL)?;
         let deadline = now + r.timeout + im.net_time(tunables);
         r.sent = Some(now);

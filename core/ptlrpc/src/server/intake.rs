@@ -6,7 +6,7 @@ use lnet::{Event as LnetEvent, EventKind};
 use lnet_types::Errno;
 use lustre_wire::body::MsgKind;
 use lustre_wire::opcode::Effect;
-use lustre_wire::{Body, ConnectFlags2, HeaderFlags, Msg, Opcode};
+use lustre_wire::{Body, BodyFlags, ConnectFlags2, HeaderFlags, Msg, Opcode};
 
 use super::recover::is_replay;
 use super::recovery::Verdict;
@@ -162,6 +162,8 @@ impl Server {
         }
         let Some(export) = self.exports.get_mut(id) else { return };
         let first = export.in_work.get(origin.xid).copied();
+        let known = first.is_some() || export.records.get(origin.xid).is_some();
+        self.stats.unmarked += u64::from(known && !is_marked(&body));
         if let Some(first) = first.filter(|_| !cx.common.breaks(Sabotage::NoFolding)) {
             // P-110: a copy of what is being worked on. The answer goes to the copy.
             self.stats.folded += 1;
@@ -261,4 +263,11 @@ impl Server {
             None => self.enqueue(cx, served),
         }
     }
+}
+
+/// Whether a request says that it may have come before. A kernel server takes one that does not for a new
+/// one (P-110), or refuses it (P-141); here a copy is known by its number.
+const fn is_marked(body: &Body) -> bool {
+    let marks = BodyFlags::RESENT.union(BodyFlags::REPLAY).union(BodyFlags::REQ_REPLAY_DONE);
+    body.flags.intersects(marks)
 }

@@ -10,6 +10,7 @@ use super::recovery::{Order, Place, Recovery, RecoveryChange, Verdict, floor_of,
 use super::service::Work;
 use crate::common::Cx;
 use crate::event::{Event, EvictReason};
+use crate::sabotage::Sabotage;
 use crate::table::{ExportId, ServedId, TargetId};
 use crate::timers::Timer;
 use crate::tunables::Tunables;
@@ -183,11 +184,11 @@ impl Server {
 
     /// Does what is ordered.
     fn run_recovery(&mut self, cx: &mut Cx<'_, '_>, id: TargetId) {
-        let now = cx.below.now();
+        let (now, hasty) = (cx.below.now(), cx.common.breaks(Sabotage::GapTooSoon));
         loop {
             let recovery = self.targets.get_mut(id).and_then(|t| t.recovery.as_mut());
             let Some(recovery) = recovery else { return };
-            let Some(order) = recovery.next(now) else {
+            let Some(order) = recovery.next(now, hasty) else {
                 return match recovery.due() {
                     Some(due) => cx.common.timers.set(Timer::Recovery(id), due),
                     None => cx.common.timers.stop(Timer::Recovery(id)),

@@ -25,6 +25,8 @@ pub struct ServerStats {
     pub folded: u64,
     /// Copies of requests that had been answered: the answer was given again.
     pub answered_again: u64,
+    /// Copies among these that did not say that they are copies (P-110, P-141).
+    pub unmarked: u64,
     /// Early replies.
     pub early: u64,
     /// Looks at clients that might have been silent for too long, and were not.

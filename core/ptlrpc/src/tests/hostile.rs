@@ -103,6 +103,27 @@ fn flags_that_are_not_known_are_ignored() {
 }
 
 #[test]
+fn copies_that_do_not_say_so_are_known_by_their_numbers_and_counted() {
+    // P-110, P-141.
+    let mut bench = Bench::new(keeper());
+    let (handle, xid) = connected(&mut bench);
+    // Copies: folded, answered from the record, without their mark. Requests that were served.
+    let say = |bench: &mut Bench, flags| {
+        said(bench, xid, &Body { flags, ..Raw::body(handle) });
+        let stats = stats(bench);
+        (stats.folded, stats.answered_again, stats.unmarked, stats.served)
+    };
+    let (marked, bare) = (BodyFlags::RESENT, BodyFlags::empty());
+    assert_eq!(say(&mut bench, bare), (0, 0, 0, 2));
+    assert_eq!(say(&mut bench, marked), (1, 0, 0, 2));
+    assert_eq!(say(&mut bench, bare), (2, 0, 1, 2));
+    let served = bench.kept().last().unwrap().id;
+    bench.rpc(bench.server, |rpc| rpc.reply(served, Answer { transno: 7, ..Answer::default() }));
+    assert_eq!(say(&mut bench, marked), (2, 1, 1, 2));
+    assert_eq!(say(&mut bench, bare), (2, 2, 2, 2));
+}
+
+#[test]
 fn slots_beyond_those_that_were_granted_cost_the_clients_own_room_for_records() {
     let (mut bench, handle) = answering();
     let most = RECORDS_PER_EXPORT_MAX as u64;

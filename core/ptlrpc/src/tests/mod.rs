@@ -13,6 +13,7 @@ mod ends;
 mod evictor;
 mod exports;
 mod hostile;
+mod hostile_server;
 mod imports;
 mod kept;
 mod locks;

@@ -70,6 +70,19 @@ impl Said {
         said.early = true;
         said
     }
+
+    /// The message that says this about an operation.
+    pub(super) fn bytes(&self, opcode: Opcode) -> Vec<u8> {
+        if let Some(raw) = &self.raw {
+            return raw.clone();
+        }
+        let (mut header, body) = (Header::default(), Body { opcode, ..self.body });
+        if self.early {
+            header.cksum = checksum(&body.to_bytes(ByteOrder::Little));
+        }
+        let builder = MsgBuilder::new(header, &body);
+        self.buffers.iter().fold(builder, |b, bytes| b.bytes(bytes)).build().unwrap()
+    }
 }
 
 /// What answers: none, one or several replies to each request.
@@ -95,16 +108,8 @@ impl Script {
         below.attach(portal, entry, spec).unwrap();
     }
 
-    pub(super) fn say(below: &mut Below<'_>, asked: &Asked, said: Said) {
-        let mut header = Header::default();
-        let mut body = said.body;
-        body.opcode = asked.body.opcode;
-        if said.early {
-            header.cksum = checksum(&body.to_bytes(ByteOrder::Little));
-        }
-        let builder = MsgBuilder::new(header, &body);
-        let built = said.buffers.iter().fold(builder, |b, bytes| b.bytes(bytes)).build().unwrap();
-        let bytes = said.raw.unwrap_or(built);
+    pub(super) fn say(below: &mut Below<'_>, asked: &Asked, said: &Said) {
+        let bytes = said.bytes(asked.body.opcode);
         let span: Span = below.alloc(bytes.len() as u32).unwrap();
         below.bytes_mut(span).copy_from_slice(&bytes);
         let mut spec = MdSpec::new(IoVec::from([span]), 0);
@@ -152,8 +157,11 @@ impl Upper for Script {
             };
             self.asked.push(asked.clone());
             for said in (self.play)(&asked) {
-                Self::say(below, &asked, said);
+                Self::say(below, &asked, &said);
             }
+        }
+        if event.unlinked && event.kind == EventKind::Put {
+            self.post(below, event.portal);
         }
     }
 
@@ -218,7 +226,7 @@ impl Bench {
 
     /// Answers a request later.
     pub(super) fn say_late(&mut self, asked: &Asked, said: Said) {
-        self.upper(self.server, |_: &mut Script, below| Script::say(below, asked, said));
+        self.upper(self.server, |_: &mut Script, below| Script::say(below, asked, &said));
         self.settle();
     }
 

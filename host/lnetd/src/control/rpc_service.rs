@@ -4,7 +4,8 @@
 use lnet_admin::{AdminError, Reply, RpcDelay, RpcFaultDel, RpcFaults, RpcLose, RpcPart};
 use lnet_types::Errno;
 use lustre_rt::{
-    Lose, LoseId, Losing, NrsError, OPCODES, Opcode, Part, PolicyKind, Ptlrpc, Rpc, ServiceId,
+    KvOperation, Lose, LoseId, Losing, NrsError, OPCODES, Opcode, Part, PolicyKind, Ptlrpc, Rpc,
+    ServiceId,
 };
 
 use super::{Control, stopped};
@@ -77,7 +78,7 @@ impl Control {
     /// The service of this name.
     fn service_named(&self, name: &str) -> Result<ServiceId, AdminError> {
         let views = self.look(Vec::new(), |node| Ok(node.services()?.0))?;
-        let found = views.iter().find(|view| view.name == name).map(|view| view.id);
+        let found = views.iter().find(|view| is_called(&view.name, name)).map(|view| view.id);
         found.ok_or_else(|| {
             let there: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
             let (name, there) = (name.escape_debug(), there.join(", "));
@@ -90,18 +91,43 @@ impl Control {
     }
 }
 
+/// Services by other names: those that Lustre's object servers have.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("ost", "target"),
+    ("ost_io", "target_io"),
+    ("ost_create", "target_create"),
+    ("ldlm_canceld", "cancel"),
+];
+
+/// Whether a service is meant by a name.
+fn is_called(service: &str, name: &str) -> bool {
+    service == name || OTHER_NAMES.contains(&(name, service))
+}
+
+/// The operations that have names: Lustre's, and those of key-value targets.
+fn operations() -> impl Iterator<Item = (&'static str, Opcode)> {
+    let lustre = OPCODES.iter().map(|row| (row.name, row.opcode));
+    lustre.chain(KvOperation::ALL.map(|operation| (operation.name(), operation.opcode())))
+}
+
 /// An operation by its name or number.
 fn opcode(word: &str) -> Result<Opcode, AdminError> {
-    let named = OPCODES.iter().find(|row| row.name.eq_ignore_ascii_case(word));
+    let named = operations().find(|(name, _)| name.eq_ignore_ascii_case(word));
     let number = || word.parse().ok().map(Opcode);
-    named.map(|row| row.opcode).or_else(number).ok_or_else(|| {
-        let nearest = lnet_config::nearest(word, OPCODES.iter().map(|row| row.name));
+    named.map(|(_, opcode)| opcode).or_else(number).ok_or_else(|| {
+        let nearest = lnet_config::nearest(word, operations().map(|(name, _)| name));
         let hint = nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
         let word = word.escape_debug();
         AdminError::errno(Errno::EINVAL).because(format_args!(
-            "operation '{word}': expected a name such as OST_WRITE, or a number{hint}"
+            "operation '{word}': expected a name such as OST_WRITE or KV_PUT, or a number{hint}"
         ))
     })
+}
+
+/// The name of an operation; its number if it has none.
+fn name_of(opcode: Opcode) -> String {
+    let name = operations().find(|(_, known)| *known == opcode).map(|(name, _)| name.to_owned());
+    name.unwrap_or_else(|| opcode.to_string())
 }
 
 /// Starts the policy with these numbers, which are within their bounds.
@@ -135,7 +161,7 @@ fn named(ptlrpc: &Ptlrpc, del: &RpcFaultDel) -> (Vec<LoseId>, Vec<ServiceId>) {
     let services = delayed.filter(|view| match del {
         RpcFaultDel::All => true,
         RpcFaultDel::Rule(_) => false,
-        RpcFaultDel::Service(name) => view.name == *name,
+        RpcFaultDel::Service(name) => is_called(&view.name, name),
     });
     (rules.collect(), services.map(|view| view.id).collect())
 }
@@ -148,7 +174,7 @@ fn faults(ptlrpc: &Ptlrpc) -> RpcFaults {
             Part::Bulk => RpcPart::Bulk,
             Part::Early => RpcPart::Early,
         };
-        let opcode = losing.lose.opcode.map(|opcode| opcode.to_string());
+        let opcode = losing.lose.opcode.map(name_of);
         (losing.id.0, RpcLose { opcode, part, count: losing.lose.count }, losing.lost)
     };
     let views = ptlrpc.service_views();

@@ -262,12 +262,19 @@ fn faults_of_the_request_layer_are_set_shown_and_ended_by_name() {
     let rules: Vec<_> =
         shown.lose.iter().map(|(n, rule, lost)| (*n, rule.opcode.as_deref(), *lost)).collect();
     assert_eq!(rules, [(1, Some("OST_WRITE"), 0), (2, None, 0)]);
+    // Operations that Lustre has not.
+    for (said, shown) in [("kv_put", "KV_PUT"), ("20484", "KV_LIST"), ("20100", "20100")] {
+        control.answer(lose(Some(said), 1)).unwrap();
+        let last = faults().lose.pop().unwrap();
+        assert_eq!(last.1.opcode.as_deref(), Some(shown), "{said}");
+        control.answer(Request::RpcFaultDel(RpcFaultDel::Rule(last.0))).unwrap();
+    }
     let service = "target".to_owned();
     assert_eq!(shown.delay, [RpcDelay { service, min_s: 1, max_s: 2, percent: 50 }]);
     for (request, expected) in [
         (lose(Some("OST_WRIET"), 1), "did you mean OST_WRITE?"),
         (lose(None, 0), "count 0: expected 1 or more"),
-        (delay("ost_io", 1, 2, 100), "service 'ost_io': expected one of target"),
+        (delay("ost_oi", 1, 2, 100), "service 'ost_oi': expected one of target"),
         (delay("target", 3, 2, 100), "nrs_delay_min must not be above nrs_delay_max"),
         (delay("target", 1, 2, 101), "share 101%: expected 0 to 100%"),
         (Request::RpcFaultDel(RpcFaultDel::Rule(9)), "rule 9: not set"),
@@ -276,6 +283,11 @@ fn faults_of_the_request_layer_are_set_shown_and_ended_by_name() {
         let said = reason(&control, request);
         assert!(said.contains(expected), "{said}: expected {expected}");
     }
+    // By the name that Lustre has for it.
+    control.answer(delay("ost_io", 5, 300, 100)).unwrap();
+    assert_eq!(faults().delay[1].service, "target_io");
+    let del = RpcFaultDel::Service("ost_io".to_owned());
+    control.answer(Request::RpcFaultDel(del)).unwrap();
     control.answer(Request::RpcFaultDel(RpcFaultDel::Rule(1))).unwrap();
     assert_eq!((faults().lose.len(), faults().delay.len()), (1, 1));
     control.answer(Request::RpcFaultDel(RpcFaultDel::All)).unwrap();

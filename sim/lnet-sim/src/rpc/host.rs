@@ -105,6 +105,8 @@ pub(crate) struct RpcHost {
     started: bool,
     /// What was seen here since it was asked for.
     notes: Vec<RpcSeen>,
+    /// Copies of requests that have come without their mark.
+    unmarked: u64,
     /// What could not be done.
     complaint: Option<String>,
 }
@@ -132,6 +134,7 @@ impl RpcHost {
             losing: losses,
             started: false,
             notes: Vec::new(),
+            unmarked: 0,
             complaint: None,
         }
     }
@@ -170,6 +173,11 @@ impl RpcHost {
     /// What was seen since the last time is put behind `notes`; what could not be done.
     pub(crate) fn take_notes(&mut self, notes: &mut Vec<RpcSeen>) -> Option<String> {
         notes.append(&mut self.notes);
+        let unmarked = self.ptlrpc.server_stats().unmarked;
+        let copies = unmarked - core::mem::replace(&mut self.unmarked, unmarked);
+        if copies > 0 {
+            notes.push(RpcSeen::Unmarked { copies });
+        }
         self.complaint.take()
     }
 

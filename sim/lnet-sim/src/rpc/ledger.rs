@@ -188,6 +188,9 @@ impl Ledger {
             }
             RpcSeen::Ended { target, call, result, .. } => self.ended(host, target, call, result),
             RpcSeen::Damaged { call } => Err(format!("bulk data of call {call} are damaged")),
+            RpcSeen::Unmarked { copies } => {
+                Err(format!("{copies} copies of requests came without the mark of a copy"))
+            }
             RpcSeen::Invalidated { target } => {
                 self.invalidated += 1;
                 for call in self.calls.of_node(host).filter(|call| call.target == target) {

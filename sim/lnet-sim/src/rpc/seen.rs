@@ -199,6 +199,11 @@ pub enum RpcSeen {
         /// Which call.
         call: CallNo,
     },
+    /// Copies of requests that did not say so came to a node.
+    Unmarked {
+        /// How many.
+        copies: u64,
+    },
     /// Bulk data of a request did not move.
     Unmoved {
         /// At which target.
@@ -298,6 +303,9 @@ impl RpcSeen {
                 format!("call {call} to {} failed after {took:?}: {e}", name(target))
             }
             Self::Damaged { call } => format!("bulk data of call {call} are damaged"),
+            Self::Unmarked { copies } => {
+                format!("{copies} copies of requests came without the mark of a copy")
+            }
             Self::State { target, state } => {
                 format!("connection to {} is {}", name(target), state.name())
             }
@@ -327,6 +335,7 @@ impl RpcSeen {
                 [5, call.0, result.map_or_else(|e| e.errno().0 as u64, Answered::value)]
             }
             Self::Damaged { call } => [6, call.0, 0],
+            Self::Unmarked { copies } => [14, copies, 0],
             Self::State { target, state } => [7, target as u64, state as u64],
             Self::Invalidated { target } => [8, target as u64, 0],
             Self::Lock { target, seen } => [12 | (target as u64) << 8, seen.ask().0, seen.word()],

@@ -6,6 +6,7 @@ mod bytes;
 mod cabinets;
 mod files;
 mod gni;
+mod hostile;
 mod judges;
 mod locks;
 mod operators;

@@ -13,7 +13,7 @@ use lnet_types::Instant;
 
 use crate::scenarios::{load, must_hold};
 
-fn scenario(name: &str) -> Scenario {
+pub(crate) fn scenario(name: &str) -> Scenario {
     Scenario::clone(&load(name))
 }
 
@@ -347,10 +347,20 @@ fn a_partner_that_takes_over_late_is_found_within_a_quarter_of_the_outage() {
 
 /// Times of the calls of all hosts but one, begun while that one floods the server.
 #[derive(Clone, Default)]
-struct Beside(Rc<RefCell<Vec<Duration>>>);
+pub(crate) struct Beside(Rc<RefCell<Vec<Duration>>>);
+
+impl Beside {
+    /// 99 of 100 took at most so long.
+    pub(crate) fn p99(&self) -> Duration {
+        let mut times = self.0.take();
+        times.sort_unstable();
+        assert!(times.len() > 1000, "{}", times.len());
+        times[times.len() * 99 / 100]
+    }
+}
 
 /// The node that floods, as the scenario numbers it.
-const FLOODS: HostId = HostId(20);
+pub(crate) const FLOODS: HostId = HostId(20);
 
 impl Observer for Beside {
     fn name(&self) -> &'static str {
@@ -381,10 +391,7 @@ fn calls_beside_a_client_that_floods_a_server_take_as_long_as_without_it() {
         let beside = Beside::default();
         sim.observe(Box::new(beside.clone()));
         sim.run().unwrap();
-        let mut times = beside.0.take();
-        times.sort_unstable();
-        assert!(times.len() > 1000, "{}", times.len());
-        times[times.len() * 99 / 100]
+        beside.p99()
     };
     let (alone, beside) = (p99(false), p99(true));
     println!("p99 alone {alone:?}, beside a flood {beside:?}");

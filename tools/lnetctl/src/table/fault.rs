@@ -31,7 +31,7 @@ pub(super) const FAULT: Entry = Entry::Group(Group {
                             "opcode",
                             None,
                             "NAME",
-                            "only of this operation, such as OST_WRITE; any without",
+                            "only of this operation, such as OST_WRITE or KV_PUT; any without",
                         ),
                         value(
                             "part",
@@ -50,7 +50,12 @@ pub(super) const FAULT: Entry = Entry::Group(Group {
                     name: "delay",
                     path: "fault rpc delay",
                     options: &[
-                        value("service", None, "NAME", "the service, as service show names it"),
+                        value(
+                            "service",
+                            None,
+                            "NAME",
+                            "the service, as service show names it, or as Lustre does: ost_io",
+                        ),
                         value("min", None, "SECONDS", "shortest delay, 0 to 65535; 0 without"),
                         value("max", None, "SECONDS", "longest delay, 0 to 65535"),
                         value(

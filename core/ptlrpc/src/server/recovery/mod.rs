@@ -483,8 +483,9 @@ impl Recovery {
         self.orders.push_back(Order::Report(change));
     }
 
-    /// What is to be done next; `None` until something happens.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<Order> {
+    /// What is to be done next; `None` until something happens. A `hasty` one waits for no gap to be
+    /// filled (`Sabotage::GapTooSoon`).
+    pub(crate) fn next(&mut self, now: Instant, hasty: bool) -> Option<Order> {
         loop {
             if let Some(order) = self.orders.pop_front() {
                 return Some(order);
@@ -497,7 +498,7 @@ impl Recovery {
                     self.close_stage(now, RecoveryStage::Requests);
                 }
                 RecoveryStage::Requests => {
-                    if let Some(order) = self.next_request() {
+                    if let Some(order) = self.next_request(hasty) {
                         return Some(order);
                     }
                     if !self.requests.is_empty() || self.counts.replaying > 0 {
@@ -525,9 +526,9 @@ impl Recovery {
     /// it (P-151). P-151 accepts each gap once the window was over; then the second change
     /// of a client that is back would be overtaken while it is on its way, and its versions would not
     /// fit. A client that does not get on is evicted at the end of the window, so that no gap lasts.
-    fn next_request(&mut self) -> Option<Order> {
+    fn next_request(&mut self, hasty: bool) -> Option<Order> {
         let head = self.requests.first_entry()?;
-        if *head.key() != self.next && self.counts.idle > 0 {
+        if *head.key() != self.next && self.counts.idle > 0 && !hasty {
             return None;
         }
         let (transno, (export, served)) = head.remove_entry();

@@ -113,7 +113,7 @@ impl Bench {
     /// Does what is ordered, as far as the machine has to hear of it.
     fn orders(&mut self) -> Vec<Did> {
         let mut did = Vec::new();
-        while let Some(order) = self.machine.next(at(self.now)) {
+        while let Some(order) = self.machine.next(at(self.now), false) {
             did.push(match order {
                 Order::Run(id) => Did::Run(id.into()),
                 Order::Answer(id) => Did::Answer(id.into()),

@@ -26,10 +26,11 @@ const CLIENT: [Counter<ClientStats>; 13] = [
     ("idle_disconnects", "Disconnects for want of use.", |s| s.idle),
 ];
 
-const SERVER: [Counter<ServerStats>; 18] = [
+const SERVER: [Counter<ServerStats>; 19] = [
     ("served", "Requests served.", |s| s.served),
     ("copies_folded", "Copies of requests under way.", |s| s.folded),
     ("replies_repeated", "Copies of requests that had a reply.", |s| s.answered_again),
+    ("copies_unmarked", "Copies of requests without the mark of a copy.", |s| s.unmarked),
     ("early_replies", "Early replies sent.", |s| s.early),
     ("evictions", "Clients evicted.", |s| s.evictions),
     ("connects_refused", "Connects refused.", |s| s.connects_refused),
