@@ -65,7 +65,8 @@ pub enum Pinger {
 pub struct Tunables {
     /// Base of all times that are not adaptive.
     pub obd_timeout: Duration,
-    /// An import without traffic pings after so long.
+    /// An import without traffic pings after so long. Where servers have a shorter [`Tunables::obd_timeout`],
+    /// a quarter of that: they evict who is silent for [`Tunables::evict_factor`] of it.
     pub ping_interval: Duration,
     /// The least that an estimate says.
     pub at_min: Duration,

@@ -50,7 +50,7 @@ pub(crate) struct Options {
     /// Wait until another process lets go of a directory, and take over
     #[arg(long)]
     standby: bool,
-    /// Base of timeouts, seconds: recovery waits three times as long for clients
+    /// Base of timeouts, seconds: a client that was silent for 1.5 times as long is evicted (by default clients ping every 25 s), and recovery waits three times as long for clients
     #[arg(long, value_name = "SECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=3600))]
     obd_timeout: u64,
     /// Most bytes of the objects of one owner on an object target; no limit if not given
