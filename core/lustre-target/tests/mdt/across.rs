@@ -470,6 +470,32 @@ fn name_is_held_while_its_change_is_under_way() {
 }
 
 #[test]
+fn directory_that_is_being_removed_gets_no_names() {
+    let (mut bench, c, d) = two(Commit::Ordered);
+    bench.mkdir(d, ROOT, "r", 5).unwrap();
+    let r = d.fid(5);
+    // The other target is asked, and what it was asked gets lost.
+    let count = Cell::new(0);
+    bench.world.loses = Some(Box::new(move |_| {
+        count.set(count.get() + 1);
+        count.get() == 2
+    }));
+    let removed = bench.begin(d, reint(rmdir(d, ROOT, "r", r)));
+    let made = bench.begin(d, reint(d.create(r, "in", 6, DIR | 0o755, b"")));
+    let opened_there = bench.begin(d, d.open(r, "f", 7, CREATE, Vec::new()));
+    // Of a directory on the first target, too.
+    let crossed = bench.begin(c, reint(c.create(r, "across", 8, DIR | 0o755, b"")));
+    let calls = [(d, removed), (d, made), (d, opened_there), (c, crossed)];
+    assert!(calls.iter().all(|(who, call)| bench.end_of(*who, *call).is_none()));
+    assert_eq!(end(&mut bench, d, removed).map(|body| body.fid1), Ok(r));
+    assert_eq!(end(&mut bench, d, made), Err(Errno::ESTALE));
+    assert_eq!(end(&mut bench, c, crossed), Err(Errno::ESTALE));
+    let opened_there = opened(bench.end_of(d, opened_there).unwrap());
+    assert_eq!(opened_there.map(|_| ()), Err(Errno::ESTALE));
+    assert_eq!(bench.getattr(c, c.fid(8)), Err(Errno::ENOENT));
+}
+
+#[test]
 fn further_targets_have_files_of_their_own() {
     let mut bench = Bench::with_mdts((4, 1), Commit::AtOnce);
     let c = bench.client("c", 0);
