@@ -206,8 +206,9 @@ impl<'c> Cx<'_, '_, 'c> {
         served: &Served,
         answer: Answer,
         changes: Vec<Change>,
+        when: When,
     ) -> bool {
-        self.commit_as(served, answer, changes, IoVec::new(), (When::Applied, true))
+        self.commit_as(served, answer, changes, IoVec::new(), (when, true))
     }
 
     fn commit_as(

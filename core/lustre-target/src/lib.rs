@@ -37,7 +37,7 @@ pub use memory::{Commit, MemoryStore};
 pub use mgs::{MGS_UUID, Mgs};
 pub use ost::{Ost, OstLimits};
 pub use records::{Origin, Start, start};
-pub use site::{OSTS_MAX, Part, Site, SiteError, SiteTarget};
+pub use site::{MDTS_MAX, OSTS_MAX, Part, Site, SiteError, SiteTarget};
 pub use store::{DataId, Store, StoreError, StoreFact, StoreOrder};
 pub use targets::{Beginning, CallbackFact, Kind, Targets, Trouble};
 

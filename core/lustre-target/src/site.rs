@@ -4,6 +4,7 @@
 //! ```text
 //! # target           NIDs of the node, then those of the nodes that may take over
 //! lfs-MDT0000_UUID   10.0.0.1@tcp
+//! lfs-MDT0001_UUID   10.0.0.2@tcp
 //! lfs-OST0000_UUID   10.0.0.1@tcp,10.1.0.1@tcp1:10.0.0.2@tcp
 //! ```
 //!
@@ -18,6 +19,8 @@ use lnet_types::Nid;
 const NAME_MAX: usize = 8;
 /// Most object targets.
 pub const OSTS_MAX: u32 = 1024;
+/// Most metadata targets.
+pub const MDTS_MAX: u32 = 64;
 /// Most nodes of a target, and most NIDs of a node.
 const NODES_MAX: usize = 16;
 
@@ -79,9 +82,21 @@ impl Site {
     /// # Errors
     /// A name that no file system may have, no object target or more than [`OSTS_MAX`].
     pub fn on_one_node(fsname: &str, osts: u32, nids: &[Nid]) -> Result<Self, SiteError> {
+        Self::of_counts(fsname, (1, osts), nids)
+    }
+
+    /// The same with so many metadata and object targets.
+    ///
+    /// # Errors
+    /// As [`Site::on_one_node`]; no metadata target or more than [`MDTS_MAX`].
+    pub fn of_counts(
+        fsname: &str,
+        (mdts, osts): (u32, u32),
+        nids: &[Nid],
+    ) -> Result<Self, SiteError> {
         let target = |part, index| SiteTarget { part, index, nodes: vec![nids.to_vec()] };
-        let all = (0..osts).map(|index| target(Part::Ost, index));
-        let targets = core::iter::once(target(Part::Mdt, 0)).chain(all).collect();
+        let objects = (0..osts).map(|index| target(Part::Ost, index));
+        let targets = (0..mdts).map(|index| target(Part::Mdt, index)).chain(objects).collect();
         Self::checked(fsname.to_owned(), targets)
     }
 
@@ -101,7 +116,7 @@ impl Site {
                     "target {uuid}: expected 1 to {NODES_MAX} nodes with 1 to {NODES_MAX} NIDs"
                 )));
             }
-            let max = if target.part == Part::Mdt { 0 } else { OSTS_MAX - 1 };
+            let max = if target.part == Part::Mdt { MDTS_MAX } else { OSTS_MAX } - 1;
             if target.index > max {
                 let part = target.part.word();
                 return Err(SiteError(format!("target {uuid}: the limit of {part} is {max:04x}")));
@@ -112,6 +127,10 @@ impl Site {
                 let part = part.word();
                 return Err(SiteError(format!("file system '{}': it has no {part}", site.fsname)));
             }
+        }
+        // The root is there.
+        if site.mdts().all(|index| index != 0) {
+            return Err(SiteError(format!("file system '{}': it has no MDT0000", site.fsname)));
         }
         Ok(site)
     }
@@ -124,6 +143,23 @@ impl Site {
     /// Its targets, in the order of the description.
     pub fn targets(&self) -> &[SiteTarget] {
         &self.targets
+    }
+
+    /// Indexes of its metadata targets, in the order of the description.
+    pub fn mdts(&self) -> impl Iterator<Item = u32> {
+        let mdts = self.targets.iter().filter(|target| target.part == Part::Mdt);
+        mdts.map(|target| target.index)
+    }
+
+    /// The metadata target of a uuid: its index.
+    pub fn mdt(&self, uuid: &str) -> Option<u32> {
+        let mut mdts = self.targets.iter().filter(|target| target.part == Part::Mdt);
+        mdts.find(|target| self.uuid(target) == uuid).map(|target| target.index)
+    }
+
+    /// The name of a metadata target as a client of other targets.
+    pub(crate) fn mdt_client(&self, index: u32) -> String {
+        format!("{}-MDT{index:04x}-mdtlov_UUID", self.fsname)
     }
 
     /// The name of a target without the end of its uuid.
@@ -182,7 +218,7 @@ impl FromStr for Site {
             let (of, target) = target_of(line).ok_or_else(|| {
                 let line = line.escape_debug();
                 SiteError(format!(
-                    "line {number} '{line}': expected FSNAME-MDT0000_UUID or FSNAME-OSTxxxx_UUID, then NID[,NID…][:NID…]"
+                    "line {number} '{line}': expected FSNAME-MDTxxxx_UUID or FSNAME-OSTxxxx_UUID, then NID[,NID…][:NID…]"
                 ))
             })?;
             if fsname.as_ref().is_some_and(|fsname| *fsname != of) {
@@ -216,17 +252,24 @@ mod tests {
     #[test]
     fn description_is_read_as_it_was_written() {
         let text = "lfs-MDT0000_UUID 10.0.0.1@tcp\n\
+                    lfs-MDT0001_UUID 10.0.0.2@tcp\n\
                     lfs-OST0000_UUID 10.0.0.1@tcp,10.1.0.1@tcp1:10.0.0.2@tcp\n\
                     lfs-OST000a_UUID 10.0.0.2@tcp\n";
         let site: Site = text.parse().unwrap();
         assert_eq!((site.fsname(), site.to_string()), ("lfs", text.to_owned()));
-        let nodes: Vec<_> = site.targets()[1].nodes.iter().map(Vec::len).collect();
-        assert_eq!((site.targets()[2].index, nodes), (10, vec![2, 1]));
+        let nodes: Vec<_> = site.targets()[2].nodes.iter().map(Vec::len).collect();
+        assert_eq!((site.targets()[3].index, nodes), (10, vec![2, 1]));
+        assert_eq!((site.mdt("lfs-MDT0001_UUID"), site.mdt("lfs-OST0000_UUID")), (Some(1), None));
         let commented = format!("# a try-out\n\n{text}");
         assert_eq!(commented.parse(), Ok(site));
         let nid = "10.0.0.1@tcp".parse().unwrap();
         let one = Site::on_one_node("lfs", 2, &[nid]).unwrap();
         assert_eq!(one.to_string().parse(), Ok(one));
+        let two = Site::of_counts("lfs", (2, 1), &[nid]).unwrap();
+        assert_eq!(
+            (two.mdts().collect::<Vec<_>>(), two.to_string().parse()),
+            (vec![0, 1], Ok(two))
+        );
     }
 
     #[test]
@@ -243,7 +286,11 @@ mod tests {
             (with("lfs-OST000_UUID 10.0.0.1@tcp"), "line 2"),
             (with("old-OST0000_UUID 10.0.0.1@tcp"), "one file system"),
             (with("lfs-OST0400_UUID 10.0.0.1@tcp"), "limit"),
-            (with("lfs-MDT0001_UUID 10.0.0.1@tcp"), "limit"),
+            (with("lfs-MDT0040_UUID 10.0.0.1@tcp"), "limit"),
+            (
+                "lfs-MDT0001_UUID 10.0.0.1@tcp\nlfs-OST0000_UUID 10.0.0.1@tcp".to_owned(),
+                "no MDT0000",
+            ),
             (with(mdt), "found two"),
             ("far-too-long-MDT0000_UUID 10.0.0.1@tcp".to_owned(), "1 to 8"),
         ] {

@@ -107,7 +107,9 @@ pub use lustre_client::raid0::{self, Raid0, Raid0Error};
 pub use lustre_target::kv::Kv;
 pub use lustre_target::kv::wire::{Entry, Info, InfoFlags, KEY_MAX, Operation as KvOperation};
 pub use lustre_target::store::{Change, DataId, Outcome, Source, Space, StoreError, StoreOrder};
-pub use lustre_target::{Cx, Kind, MGS_UUID, OSTS_MAX, Ost, OstLimits, Site, SiteError, When};
+pub use lustre_target::{
+    Cx, Kind, MDTS_MAX, MGS_UUID, OSTS_MAX, Ost, OstLimits, Site, SiteError, When,
+};
 pub use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 pub use lustre_wire::fid::{Fid, ObjectId};
 pub use lustre_wire::opcode::OPCODES;

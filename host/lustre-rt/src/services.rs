@@ -19,12 +19,14 @@ const OBJECTS: [Row; 3] = [
     ("target_create", Portal::OST_CREATE, 16 << 10, 64),
 ];
 
-const NAMES: [Row; 5] = [
+const NAMES: [Row; 6] = [
     ("mds", Portal::MDS_REQUEST, 96 << 10, 16),
     ("mds_io", Portal::MDS_IO, 96 << 10, 16),
     ("mds_readpage", Portal::MDS_READPAGE, 16 << 10, 16),
     ("fld", Portal::FLD, 4 << 10, 16),
     ("sequence", Portal::SEQ_METADATA, 4 << 10, 16),
+    // Of metadata targets alone: what one asks never waits behind clients that wait for it.
+    ("mds_out", Portal::OUT, 16 << 10, 16),
 ];
 
 const CONFIGURATION: [Row; 1] = [("mgs", Portal::MGS_REQUEST, 16 << 10, 16)];
@@ -49,6 +51,7 @@ const fn answers(portal: Portal) -> (Portal, Portal) {
         Portal::OST_REQUEST | Portal::OST_IO | Portal::OST_CREATE => {
             (Portal::OSC_REPLY, Portal::OST_BULK)
         }
+        Portal::OUT => (Portal::OSC_REPLY, Portal::MDS_BULK),
         // Data of files that are on a metadata target move like those of objects.
         Portal::MDS_IO => (Portal::MDC_REPLY, Portal::OST_BULK),
         _ => (Portal::MDC_REPLY, Portal::MDS_BULK),

@@ -137,22 +137,26 @@ impl TargetSpec {
     }
 }
 
-/// The description in the directory of a target of this name.
-fn described(name: &str, kind: TargetKind, dir: &Path) -> Result<Site, RpcError> {
+/// The description in the directory of a target of this name, and its index there.
+fn described(name: &str, kind: TargetKind, dir: &Path) -> Result<(Site, u32), RpcError> {
     let path = dir.join(DESCRIPTION);
     let bad = |e: &dyn fmt::Display| RpcError::Store(format!("{}: {e}", path.display()));
     let text = std::fs::read_to_string(&path).map_err(|e| bad(&e))?;
     let site: Site = text.parse().map_err(|e| bad(&e))?;
-    let mut mdts = site.targets().iter().filter(|target| target.part == Part::Mdt);
-    let expected = match kind {
-        TargetKind::Mdt => mdts.next().map(|target| site.uuid(target)).unwrap_or_default(),
-        _ => MGS_UUID.to_owned(),
+    let index = match kind {
+        TargetKind::Mdt => site.mdt(name),
+        _ => (name == MGS_UUID).then_some(0),
     };
-    if name != expected {
-        let kind = kind.name();
-        return Err(bad(&format!("name of the {kind} target '{name}': expected '{expected}'")));
-    }
-    Ok(site)
+    let Some(index) = index else {
+        let mdts = site.targets().iter().filter(|target| target.part == Part::Mdt);
+        let expected: Vec<String> = match kind {
+            TargetKind::Mdt => mdts.map(|target| format!("'{}'", site.uuid(target))).collect(),
+            _ => vec![format!("'{MGS_UUID}'")],
+        };
+        let (kind, expected) = (kind.name(), expected.join(" or "));
+        return Err(bad(&format!("name of the {kind} target '{name}': expected {expected}")));
+    };
+    Ok((site, index))
 }
 
 impl RpcNode {
@@ -200,11 +204,11 @@ impl RpcNode {
         let site = kind.is_described().then(|| described(name, *kind, dir)).transpose()?;
         let disk = Disk::open_locked(DiskConfig::new(dir), lock);
         let mut disk = disk.map_err(|e| RpcError::Store(e.to_string()))?;
-        if let Some(site) = site {
+        if let Some((site, index)) = site {
             return match kind {
                 TargetKind::Mgs => self.add_target(name, Mgs::new(&[site]), disk),
                 _ => {
-                    let mdt = Mdt::load(site, &mut disk);
+                    let mdt = Mdt::load_at(site, index, &mut disk);
                     let mdt = mdt.map_err(|e| RpcError::Store(format!("{name}: {e}")))?;
                     self.add_target(name, mdt, disk)
                 }

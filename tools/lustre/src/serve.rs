@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use lnet_rt::Nid;
 use lustre_rt::store::DirLock;
-use lustre_rt::{OSTS_MAX, OstLimits, RpcNode, TargetSpec, Tunables};
+use lustre_rt::{MDTS_MAX, OSTS_MAX, OstLimits, RpcNode, TargetSpec, Tunables};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -24,6 +24,7 @@ use crate::site;
     ulnet serve kv-1=kv:/srv/kv-1 --listen 10.0.0.1@tcp,10.0.1.1@tcp1\n  \
     ulnet serve ost-0=ost:/srv/ost-0 e=echo: --listen 10.0.0.1@tcp --json\n  \
     ulnet serve --fs lfs /srv/lfs --osts 4 --listen 10.0.0.1@tcp\n  \
+    ulnet serve --fs lfs /srv/lfs --mdts 2 --osts 4 --listen 10.0.0.1@tcp\n  \
     ulnet serve MGS=mgs:/srv/mgs lfs-MDT0000_UUID=mdt:/srv/mdt --listen 10.0.0.1@tcp\n\n\
     The directory of an mgs or mdt target has a file 'targets', which describes the file system: a line \
     for each target, with its uuid and its NIDs, such as 'lfs-OST0000_UUID 10.0.0.2@tcp'.\n\n\
@@ -36,6 +37,9 @@ pub(crate) struct Options {
     /// All targets of a small file system, in directories below this one
     #[arg(long, num_args = 2, value_names = ["FSNAME", "DIR"], conflicts_with = "targets")]
     fs: Option<Vec<String>>,
+    /// Metadata targets of the file system: `ulnet lustre mkdir -i` makes directories on those with an index above 0
+    #[arg(long, requires = "fs", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MDTS_MAX)))]
+    mdts: u32,
     /// Object targets of the file system
     #[arg(long, requires = "fs", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(OSTS_MAX)))]
     osts: u32,
@@ -115,7 +119,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { listen, port, json, .. } = options;
     let json = *json;
     let targets = match options.fs.as_deref() {
-        Some([fsname, dir]) => site::targets(fsname, dir.as_ref(), options.osts, listen)?,
+        Some([fsname, dir]) => {
+            site::targets(fsname, dir.as_ref(), (options.mdts, options.osts), listen)?
+        }
         _ => options.targets.clone(),
     };
     distinct(&targets)?;

@@ -1,4 +1,4 @@
-//! The directories of a file system that one process serves: `DIR/mgs`, `DIR/mdt0000`, `DIR/ost0000` … .
+//! The directories of a file system that one process serves: `DIR/mgs`, `DIR/mdt0000` …, `DIR/ost0000` … .
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,32 +9,41 @@ use lustre_rt::store::DESCRIPTION;
 use lustre_rt::{MGS_UUID, Site, TargetKind, TargetSpec};
 
 /// The targets of a file system in a directory, which are made if there are none. The description is
-/// written anew: the node may have other NIDs than before, and further object targets.
+/// written anew: the node may have other NIDs than before, and further targets. `counts`: metadata and object
+/// targets.
 ///
 /// # Errors
-/// The directory has more object targets than `osts`, or can't be written.
+/// The directory has more targets than `counts`, or can't be written.
 pub(crate) fn targets(
     fsname: &str,
     dir: &Path,
-    osts: u32,
+    counts: (u32, u32),
     nids: &[Nid],
 ) -> Result<Vec<TargetSpec>> {
-    let site = Site::on_one_node(fsname, osts, nids)?;
-    let there = (0..).take_while(|index| dir.join(ost(*index)).exists()).count();
-    if there > osts as usize {
-        bail!("--osts {osts}: {} has {there}, of which files may use each", dir.display());
+    let site = Site::of_counts(fsname, counts, nids)?;
+    for (option, part, count) in [("--mdts", "mdt", counts.0), ("--osts", "ost", counts.1)] {
+        let there = (0..).take_while(|index| dir.join(place(part, *index)).exists()).count();
+        if there > count as usize {
+            bail!("{option} {count}: {} has {there}, of which files may use each", dir.display());
+        }
     }
-    let mut all = vec![(MGS_UUID.to_owned(), TargetKind::Mgs, dir.join("mgs"))];
-    all.push((format!("{fsname}-MDT0000_UUID"), TargetKind::Mdt, dir.join("mdt0000")));
-    // Object targets first: the metadata target finds them.
-    let objects = (0..osts).map(|index| {
-        (format!("{fsname}-OST{index:04x}_UUID"), TargetKind::Ost, dir.join(ost(index)))
-    });
-    let all: Vec<(String, TargetKind, PathBuf)> = objects.chain(all).collect();
-    for (.., dir) in &all {
+    // Object targets first: the metadata targets find them. The one with the root comes last, so that all is
+    // served when it is.
+    let objects =
+        (0..counts.1).map(|index| (format!("OST{index:04x}"), "ost", TargetKind::Ost, index));
+    let names =
+        (0..counts.0).rev().map(|index| (format!("MDT{index:04x}"), "mdt", TargetKind::Mdt, index));
+    let of_files = |(name, part, kind, index): (String, &str, TargetKind, u32)| {
+        (format!("{fsname}-{name}_UUID"), kind, dir.join(place(part, index)))
+    };
+    let mgs = (MGS_UUID.to_owned(), TargetKind::Mgs, dir.join("mgs"));
+    let all = objects.map(of_files).chain([mgs]).chain(names.map(of_files));
+    let all: Vec<(String, TargetKind, PathBuf)> = all.collect();
+    for (_, kind, dir) in &all {
         fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-    }
-    for dir in [dir.join("mgs"), dir.join("mdt0000")] {
+        if *kind == TargetKind::Ost {
+            continue;
+        }
         let (path, partial) = (dir.join(DESCRIPTION), dir.join("targets.new"));
         let written =
             fs::write(&partial, site.to_string()).and_then(|()| fs::rename(partial, &path));
@@ -43,6 +52,6 @@ pub(crate) fn targets(
     Ok(all.into_iter().map(|(name, kind, dir)| TargetSpec { name, kind, dir }).collect())
 }
 
-fn ost(index: u32) -> String {
-    format!("ost{index:04x}")
+fn place(part: &str, index: u32) -> String {
+    format!("{part}{index:04x}")
 }

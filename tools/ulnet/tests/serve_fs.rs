@@ -137,3 +137,91 @@ fn targets_of_a_file_system_are_served_one_by_one() {
     let err = String::from_utf8(o.stderr).unwrap();
     assert!(err.contains("expected 'lfs-MDT0000_UUID'"), "{err}");
 }
+
+#[test]
+fn directories_are_on_two_metadata_targets_also_after_sigkill() {
+    let scratch = Scratch::new("two");
+    let (nid, port) = ("127.96.0.1@tcp", "7996");
+    let way = ["--port", port, "--source", "127.96.0.2"];
+    let at = |path: &str| format!("127.96.0.1@tcp:/lfs{path}");
+    let dir = scratch.0.join("store").display().to_string();
+    let serve = |mdts: &str| {
+        let words = ["--fs", "lfs", &dir, "--mdts", mdts, "--osts", "2"];
+        let mut server = Server::start(&words, nid, port);
+        server.wait_for("lfs-MDT0000_UUID: serving");
+        server
+    };
+    let run = |words: &[&str]| lustre(&[words, &way[..]].concat());
+    let done = |words: &[&str]| ok(&[words, &way[..]].concat());
+    let server = serve("2");
+    for shown in [done(&["df", &at("/")]), done(&["check", &at("/")])] {
+        assert!(shown.contains("MDT0000") && shown.contains("MDT0001"), "{shown}");
+    }
+    let local = scratch.0.join("file");
+    std::fs::write(&local, "remote\n").unwrap();
+    let local = local.to_str().unwrap();
+    done(&["mkdir", "-i", "1", &at("/r")]);
+    assert!(done(&["getstripe", &at("/r")]).contains("mdt: 1"));
+    done(&["mkdir", &at("/r/sub")]);
+    done(&["cp", local, &at("/r/file")]);
+    done(&["cp", local, &at("/file")]);
+    drop(server);
+    let server = serve("2");
+    assert_eq!(done(&["ls", &at("/r")]), "file\nsub\n");
+    assert_eq!(done(&["cat", &at("/r/file")]), "remote\n");
+    assert!(done(&["stat", &at("/r/file")]).contains("0x24000040"));
+    // Names do not go from one target to the other.
+    let (_, err, code) = run(&["mv", &at("/r/file"), &at("/moved")]);
+    assert!(code == Some(1) && !err.is_empty(), "{err}");
+    assert_eq!(done(&["cat", &at("/r/file")]), "remote\n");
+    let (_, err, code) = run(&["rmdir", &at("/r")]);
+    assert!(code == Some(1) && err.contains("not empty"), "{err}");
+    done(&["mv", &at("/r"), &at("/s")]);
+    done(&["rm", "-r", &at("/s")]);
+    assert_eq!(done(&["ls", &at("/")]), "file\n");
+    drop(server);
+    let words = ["serve", "--fs", "lfs", &dir, "--osts", "2", "--listen", nid, "--port", port];
+    let o = Command::new(PROGRAM).args(words).output().unwrap();
+    let err = String::from_utf8(o.stderr).unwrap();
+    assert!(err.contains("--mdts 1") && err.contains("has 2"), "{err}");
+}
+
+#[test]
+fn metadata_targets_of_two_processes_change_one_tree() {
+    let scratch = Scratch::new("apart");
+    let (meta, other) = ("127.97.0.1@tcp", "127.97.0.2@tcp");
+    let text =
+        format!("lfs-MDT0000_UUID {meta}\nlfs-MDT0001_UUID {other}\nlfs-OST0000_UUID {other}\n");
+    for dir in ["mgs", "mdt0", "mdt1"] {
+        let dir = scratch.0.join(dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("targets"), &text).unwrap();
+    }
+    let at = |name: &str| scratch.0.join(name).display().to_string();
+    let (mgs, mdt0) =
+        (format!("MGS=mgs:{}", at("mgs")), format!("lfs-MDT0000_UUID=mdt:{}", at("mdt0")));
+    let (ost, mdt1) = (
+        format!("lfs-OST0000_UUID=ost:{}", at("ost")),
+        format!("lfs-MDT0001_UUID=mdt:{}", at("mdt1")),
+    );
+    let port = "7997";
+    let first = || {
+        let mut server = Server::start(&[&mgs, &mdt0], meta, port);
+        server.wait_for("lfs-MDT0000_UUID: serving");
+        server
+    };
+    let mut second = Server::start(&[&ost, &mdt1], other, port);
+    second.wait_for("lfs-MDT0001_UUID: serving");
+    let server = first();
+    let way = ["--port", port, "--source", "127.97.0.3"];
+    let done = |words: &[&str]| ok(&[words, &way[..]].concat());
+    let place = |path: &str| format!("127.97.0.1@tcp:/lfs{path}");
+    done(&["mkdir", "-i", "1", &place("/r")]);
+    done(&["mkdir", "-i", "0", &place("/r/back")]);
+    drop(server);
+    let _server = first();
+    assert_eq!(done(&["ls", &place("/r")]), "back\n");
+    done(&["rmdir", &place("/r/back")]);
+    done(&["rmdir", &place("/r")]);
+    assert_eq!(done(&["ls", &place("/")]), "");
+}

@@ -70,6 +70,17 @@ impl From<&SetxattrRecord> for Who {
 }
 
 impl Who {
+    /// As it stands in a message between metadata targets.
+    pub(super) const fn words(&self) -> [u32; 5] {
+        let [first, second] = self.groups;
+        [self.uid, self.gid, first, second, self.cap]
+    }
+
+    /// The user of [`Who::words`].
+    pub(super) const fn of_words([uid, gid, first, second, cap]: [u32; 5]) -> Self {
+        Self { uid, gid, groups: [first, second], cap }
+    }
+
     #[cfg(test)]
     pub(super) const fn for_test(uid: u32, gid: u32) -> Self {
         Self { uid, gid, groups: [u32::MAX; 2], cap: 0 }

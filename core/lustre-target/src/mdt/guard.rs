@@ -21,6 +21,7 @@ use lustre_wire::{Fid, Layout};
 use ptlrpc::{Answer, ExportId, Served, ServedId};
 
 use super::acl;
+use super::across::{Message, NameChange, Order, What};
 use super::inode::{Id, Inode};
 use super::open::{lays_out, may_create};
 use super::request::{Ask, Reint, Request};
@@ -56,7 +57,7 @@ pub(super) enum LockedOut {
 }
 
 impl Mdt {
-    fn child(&self, dir: Fid, name: &[u8]) -> Option<Id> {
+    pub(super) fn child(&self, dir: Fid, name: &[u8]) -> Option<Id> {
         Some(self.tree.lookup(Id::of(dir)?, name)?.id)
     }
 
@@ -74,7 +75,12 @@ impl Mdt {
             }
             Reint::Unlink(record, name) => {
                 let dir = record.head.fid1;
-                vec![names(dir), whole(self.child(dir, name))]
+                // Of a directory whose name is on another target the client names the file (C-131).
+                let victim = match self.crossing(change) {
+                    Some(of) => Some(of.file),
+                    None => self.child(dir, name),
+                };
+                vec![names(dir), whole(victim)]
             }
             Reint::Rename(record, from, to) => {
                 let (source, target) = (record.head.fid1, record.head.fid2);
@@ -110,6 +116,9 @@ impl Mdt {
         let head = &record.head;
         let named = self.child(head.fid1, name);
         let id = if name.is_empty() { Id::of(head.fid2) } else { named };
+        if id.is_some_and(|id| !self.tree.is_here(id)) {
+            return Vec::new();
+        }
         match id.and_then(|id| self.tree.inode(id)) {
             None if may_create(record.flags_low) => {
                 vec![(Id::of(head.fid1), Mode::Pw, InodeBits::UPDATE)]
@@ -119,6 +128,16 @@ impl Mdt {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// What the change of a name needs whose file is on another target.
+    fn needs_of_name(&self, change: Option<&NameChange>) -> Vec<(Option<Id>, Mode, InodeBits)> {
+        let Some(change) = change else { return Vec::new() };
+        let mut all = vec![(Some(change.dir), Mode::Pw, InodeBits::UPDATE)];
+        if change.what == What::Remove {
+            all.push((Some(change.file), Mode::Ex, WHOLE));
+        }
+        all
     }
 
     fn needs(&self, ask: &Ask) -> Needs {
@@ -131,6 +150,9 @@ impl Mdt {
             Ask::GetAttr(body) => shared(Id::of(body.fid1)),
             Ask::Lookup(body, name) => shared(self.child(body.fid1, name)),
             Ask::Intent(body, name) => shared(self.meant(body, name)),
+            Ask::Across(Message { from, number, order: Order::Apply }) => {
+                self.needs_of_name(self.tree.prepared((*from, *number)))
+            }
             _ => Vec::new(),
         };
         let mut needs: Needs = Vec::new();
@@ -187,6 +209,7 @@ impl Mdt {
                 Err(errno) => {
                     let id = guarded.served.id;
                     self.unlock(&guarded.locks, cx);
+                    self.across.drop_request(id);
                     return cx.rpc.refuse(id, errno);
                 }
             }

@@ -19,10 +19,15 @@
 //! `guard.rs` has the locks: what a request changes is called back from clients that have it cached, and
 //! attributes, layouts, extended attributes and opens come with a lock for clients that want one; where one
 //! can't be had the result comes without (status 301, C-63, C-88). `data.rs` has the data that are here
-//! (C-220). One metadata target serves a file system.
+//! (C-220).
+//!
+//! A file system has one metadata target or several: `sequences.rs` says which has a file. Each has all names
+//! of its directories with their files, but for a directory that was made on another target than its parent:
+//! `across/` makes and removes those.
 
 mod access;
 mod acl;
+mod across;
 mod data;
 mod guard;
 mod held;
@@ -34,6 +39,7 @@ mod open;
 mod part;
 mod reint;
 mod request;
+mod sequences;
 mod show;
 mod tree;
 mod xattrs;
@@ -60,12 +66,13 @@ use crate::site::Site;
 use crate::store::{Change, Outcome, Store, StoreError, StoreOrder};
 use crate::targets::{Beginning, CallbackFact, Kind, LOOK_AGAIN};
 
+use across::Across;
 use data::{DataWork, is_data};
 use guard::{Beside, Brought, Found, LockedOut};
 use inode::{DIRECTORY, Id, Inode};
 use objects::Objects;
 use request::Ask;
-use tree::{Edit, SEQUENCES, Tree};
+use tree::{ChangeId, Edit, Tree};
 
 const ORDER: ByteOrder = ByteOrder::Little;
 /// Status of an enqueue that has a result, and no lock.
@@ -92,6 +99,8 @@ enum Stage {
     Space,
     /// A commit, then this answer.
     Sync(Answer),
+    /// The same; a name is no longer held then.
+    Applied(Answer, ChangeId),
 }
 
 struct Work {
@@ -105,6 +114,8 @@ enum Stop {
     Errno(Errno),
     /// Object targets have no object ready: later.
     Wait,
+    /// The file is another target's (C-110).
+    Elsewhere(Id),
 }
 
 impl From<Errno> for Stop {
@@ -116,6 +127,8 @@ impl From<Errno> for Stop {
 /// The metadata target of a file system.
 pub struct Mdt {
     site: Site,
+    /// Which of the metadata targets it is.
+    index: u32,
     tree: Tree,
     objects: Objects,
     locks: LockServer,
@@ -128,6 +141,10 @@ pub struct Mdt {
     data: BTreeMap<ServedId, DataWork>,
     /// Opens that wait for objects.
     waiting: VecDeque<Served>,
+    /// Changes over two targets.
+    across: Across,
+    /// Requests that wait for their end.
+    held_up: VecDeque<Served>,
     handles: Prng,
     /// Free bytes of the store, as far as it is known.
     free: Option<u64>,
@@ -146,16 +163,26 @@ impl core::fmt::Debug for Mdt {
 }
 
 impl Mdt {
-    /// A target that has not begun, with what its store has. The store answers at once.
+    /// The target with index 0 that has not begun, with what its store has. The store answers at once.
     ///
     /// # Errors
     /// The store's, [`StoreError::Damaged`] for records that can't be read.
     pub fn load(site: Site, store: &mut dyn Store) -> Result<Self, StoreError> {
-        let tree = Tree::load(store)?;
-        let objects = Objects::of(&site);
+        Self::load_at(site, 0, store)
+    }
+
+    /// The same with this index.
+    ///
+    /// # Errors
+    /// As [`Mdt::load`]; [`StoreError::Damaged`] for the store of a target with another index.
+    pub fn load_at(site: Site, index: u32, store: &mut dyn Store) -> Result<Self, StoreError> {
+        let tree = Tree::load(store, index)?;
+        let objects = Objects::of(&site, index);
+        let across = Across::of(&site, index, &tree);
         let locks = lock_server::idle(Values::Objects);
         Ok(Self {
             site,
+            index,
             tree,
             objects,
             locks,
@@ -164,6 +191,8 @@ impl Mdt {
             work: BTreeMap::new(),
             data: BTreeMap::new(),
             waiting: VecDeque::new(),
+            across,
+            held_up: VecDeque::new(),
             handles: Prng::new(0),
             free: None,
             measuring: false,
@@ -183,7 +212,7 @@ impl Mdt {
 
     /// The first root of a new file system.
     fn make_root(&mut self, cx: &mut Cx<'_, '_, '_>) {
-        if self.tree.has_root() {
+        if self.index != 0 || self.tree.has_root() {
             return;
         }
         let mut edit = Edit::new(&mut self.tree, 0);
@@ -199,14 +228,15 @@ impl Mdt {
     /// A sequence for a client; no other gets it, also after a crash (C-38, C-40).
     fn sequence(&mut self, served: &Served, cx: &mut Cx<'_, '_, '_>) -> Result<(), Errno> {
         let start = self.tree.next_seq();
-        if !SEQUENCES.contains(&start) {
+        if !sequences::of_mdt(self.index).contains(&start) {
             return Err(Errno::ENOSPC);
         }
         let mut edit = Edit::new(&mut self.tree, 0);
         edit.set_next_seq(start + 1);
         let changes = edit.finish();
         cx.batch(changes);
-        let range = SeqRange { start, end: start + 1, index: 0, flags: RangeKind::MDT };
+        let (end, index) = (start + 1, self.index);
+        let range = SeqRange { start, end, index, flags: RangeKind::MDT };
         let answer = Answer { buffers: vec![range.to_bytes(ORDER)], ..Answer::default() };
         self.wait(served, Stage::Sync(answer), StoreOrder::Sync { token: served.id.into() }, cx);
         Ok(())
@@ -366,19 +396,27 @@ impl Mdt {
     /// Carries a request out, or refuses it.
     fn decide(&mut self, served: Served, ask: Ask, cx: &mut Cx<'_, '_, '_>) {
         let id = served.id;
+        // What is repeated after a crash was done before any name was held.
+        if served.replay.is_none() && self.is_held_up(&ask) {
+            return self.hold_up(served, cx);
+        }
         let answer = match ask {
             Ask::Root(path) => Self::plain(self.root(&path)),
             Ask::GetAttr(body) => {
-                Self::plain(self.file(body.fid1).map(|found| Self::shown(found, &body)))
+                Self::plain(self.known(body.fid1).map(|found| Self::shown(&found, &body)))
             }
             Ask::Lookup(body, name) => Self::plain(self.lookup(&body, &name)),
             Ask::GetXattr(body, name) => Self::plain(self.get_xattr(&body, &name)),
             Ask::Locate(seq) => Self::plain(self.locate(seq)),
             Ask::Intent(body, name) => {
                 let (found, result) = self.intent(&body, &name);
+                let id = self.meant(&body, &name);
                 let mut bits = InodeBits::UPDATE | InodeBits::PERM;
                 bits.set(InodeBits::LOOKUP, !body.valid.contains(Valid::CROSSREF));
-                let id = self.meant(&body, &name);
+                // What else its clients may cache of it is with the target of the file (C-110).
+                if id.is_some_and(|id| !self.tree.is_here(id)) {
+                    bits = InodeBits::LOOKUP;
+                }
                 let id = id.filter(|_| found.contains(Disposition::POSITIVE));
                 let beside = id.map(|id| Found { id, what: Beside::Attributes(bits) });
                 self.of_intent(&served, found, result, beside, cx)
@@ -415,7 +453,13 @@ impl Mdt {
                 Err(errno) => Self::plain(Err(errno)),
             },
             Ask::Close(epoch, record) => return self.close(&served, epoch.handle, &record, cx),
-            Ask::Reint(change) => return self.reint(&served, &change, cx),
+            Ask::Across(message) => return self.second(served, message, cx),
+            Ask::Reint(change) => {
+                return match self.crossing(&change).filter(|_| served.replay.is_none()) {
+                    Some(of) => self.cross(served, &change, of, cx),
+                    None => self.reint(&served, &change, cx),
+                };
+            }
             Ask::Open(record, name, layout) => {
                 if self.open(&served, &record, &name, &layout, cx) == Err(Stop::Wait) {
                     self.waiting.push_back(served);
@@ -433,17 +477,19 @@ impl Mdt {
         if reads { Err(Errno::EROFS) } else { Ok(()) }
     }
 
-    /// Opens that have waited for objects begin anew.
+    /// Opens that have waited for objects, and requests for names that were held, begin anew.
     fn go_on(&mut self, cx: &mut Cx<'_, '_, '_>) {
-        for served in core::mem::take(&mut self.waiting) {
+        let held_up = core::mem::take(&mut self.held_up);
+        for served in core::mem::take(&mut self.waiting).into_iter().chain(held_up) {
             self.serve_file(served, cx);
         }
     }
 
-    /// What object targets are to do.
+    /// What other targets are to do.
     fn work(&mut self, cx: &mut Cx<'_, '_, '_>) {
         let committed = cx.committed();
         self.objects.work(&self.tree, committed, cx.rpc);
+        self.across.work(cx.rpc);
     }
 
     /// Handles of clients that are gone are closed.
@@ -474,7 +520,7 @@ impl Mdt {
         }
         // What a reply brings beside is no part of its record.
         let kept = match self.brought.contains_key(&served.id) {
-            true => cx.commit_part(served, answer, changes),
+            true => cx.commit_part(served, answer, changes, When::Applied),
             false => cx.commit(served, answer, changes, When::Applied),
         };
         if !kept {
@@ -532,6 +578,7 @@ impl Kind for Mdt {
         self.locks = lock_server::begun(Values::Objects, beginning.recovers, rpc);
         self.handles = Prng::new(rpc.seed());
         self.objects.begin(&self.site, beginning.recovers, rpc);
+        self.across.begin(&self.site, beginning.starts, rpc);
     }
 
     fn serve(&mut self, served: Served, cx: &mut Cx<'_, '_, '_>) {
@@ -592,12 +639,19 @@ impl Kind for Mdt {
                 cx.rpc.reply(id, self.statfs(total, free));
             }
             (Stage::Sync(answer), Ok(_)) => cx.rpc.reply(id, answer),
+            (Stage::Applied(answer, change), Ok(_)) => {
+                cx.rpc.reply(id, answer);
+                self.across.release(change);
+                self.go_on(cx);
+                self.unlocked(cx);
+            }
             (_, Err(e)) => cx.not_stored(id, replay, &e),
             (_, Ok(_)) => cx.rpc.refuse(id, Errno::EIO),
         }
     }
 
-    fn answer(&mut self, served: ServedId, mut answer: Answer, cx: &mut Cx<'_, '_, '_>) {
+    fn answer(&mut self, served: ServedId, answer: Answer, cx: &mut Cx<'_, '_, '_>) {
+        let Some(mut answer) = self.across.stored(served, answer) else { return self.work(cx) };
         self.bring(served, &mut answer, cx);
         cx.rpc.reply(served, answer);
         self.unlocked(cx);
@@ -625,6 +679,8 @@ impl Kind for Mdt {
         self.brought.retain(|_, brought| brought.export != export);
         self.locks.left(export, cx.rpc);
         self.waiting.retain(|served| served.export != export);
+        self.held_up.retain(|served| served.export != export);
+        self.across.left(export);
         self.drop_opens(cx);
         self.work(cx);
         self.unlocked(cx);
@@ -640,6 +696,11 @@ impl Kind for Mdt {
             CallbackFact::Ended(call, result) => (*call, result),
         };
         let now = cx.rpc.now();
+        if let Some(ended) = self.across.ended(call, result, now) {
+            self.crossed(ended, cx);
+            self.unlocked(cx);
+            return true;
+        }
         let Some(ended) = self.objects.ended(call, result, now, &self.tree) else {
             let taken = self.locks.called(call, result, cx.rpc);
             self.unlocked(cx);
@@ -667,7 +728,8 @@ impl Kind for Mdt {
         state: ImportState,
         cx: &mut Cx<'_, '_, '_>,
     ) -> bool {
-        let taken = self.objects.import_changed(import, state);
+        let taken =
+            self.objects.import_changed(import, state) || self.across.import_changed(import, state);
         if taken {
             self.work(cx);
         }
@@ -675,8 +737,9 @@ impl Kind for Mdt {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let due = [self.locks.poll_timeout(), self.objects.poll_timeout(), self.look];
-        due.into_iter().flatten().min()
+        let others = [self.objects.poll_timeout(), self.across.poll_timeout()];
+        let due = others.into_iter().chain([self.locks.poll_timeout(), self.look]);
+        due.flatten().min()
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_, '_, '_>) {

@@ -24,6 +24,7 @@ use lustre_wire::{ImportKind, Opcode};
 use ptlrpc::{Call, CallError, CallId, ImportConfig, ImportId, ImportState, Reply, Rpc};
 
 use super::layouts::COMPONENTS_MAX;
+use super::sequences;
 use super::tree::{Debt, Tree};
 use crate::ost::wire;
 use crate::site::{Part, Site};
@@ -33,9 +34,6 @@ const AHEAD: u64 = 128;
 const LOW: u64 = 64;
 /// What one file may need of one target.
 const SPARE: u64 = COMPONENTS_MAX as u64;
-/// Sequence of the objects of the first target, and how far that of the next one is (C-35).
-const SEQUENCE: u64 = 0x2_8000_0401;
-const STRIDE: u64 = 0x4000_0000;
 /// How long a target rests that has refused something.
 const PAUSE: Duration = Duration::from_secs(5);
 /// How long new files wait for targets that are being connected, if they could have more stripes then.
@@ -71,6 +69,8 @@ struct ObjectTarget {
 /// The object targets of a file system.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
+    /// Index of the metadata target.
+    mdt: u32,
     targets: BTreeMap<u32, ObjectTarget>,
     /// No client may repeat what it did before a crash any more.
     recovered: bool,
@@ -89,14 +89,10 @@ pub(super) struct Ended {
     pub(super) used: Option<(u32, u64)>,
 }
 
-/// The sequence of the objects of a target.
-pub(super) const fn sequence(index: u32) -> u64 {
-    SEQUENCE + index as u64 * STRIDE
-}
-
-fn object(index: u32, number: u64) -> Option<ObjectId> {
+/// An object that a metadata target uses on an object target.
+fn object(mdt: u32, ost: u32, number: u64) -> Option<ObjectId> {
     let oid = u32::try_from(number).ok()?;
-    Some(ObjectId::of(Fid { seq: sequence(index), oid, ver: 0 }))
+    Some(ObjectId::of(Fid { seq: sequences::of_objects(mdt, ost), oid, ver: 0 }))
 }
 
 fn wanted() -> ConnectData {
@@ -118,7 +114,7 @@ fn wanted() -> ConnectData {
 
 impl Objects {
     /// The object targets of a file system, without connections.
-    pub(super) fn of(site: &Site) -> Self {
+    pub(super) fn of(site: &Site, mdt: u32) -> Self {
         let osts = site.targets().iter().filter(|target| target.part == Part::Ost);
         let targets = osts.map(|target| {
             let one = ObjectTarget {
@@ -132,7 +128,7 @@ impl Objects {
             };
             (target.index, one)
         });
-        Self { targets: targets.collect(), ..Self::default() }
+        Self { mdt, targets: targets.collect(), ..Self::default() }
     }
 
     /// Connects. `recovers`: clients are to repeat what they did before.
@@ -144,7 +140,7 @@ impl Objects {
             let config = ImportConfig {
                 kind: ImportKind::MdtToOst,
                 target: one.uuid.clone(),
-                client: format!("{}-MDT0000-mdtlov_UUID", site.fsname()),
+                client: site.mdt_client(self.mdt),
                 nids: target.nodes.iter().flatten().copied().collect(),
                 wanted: ConnectData { index: target.index, ..wanted() },
             };
@@ -198,7 +194,7 @@ impl Objects {
         let chosen = turn.into_iter().filter(|index| self.ready(*index, tree)).take(count.max(1));
         let objects: Vec<StripeObject> = chosen
             .filter_map(|index| {
-                let id = object(index, tree.used(index) + 1)?;
+                let id = object(self.mdt, index, tree.used(index) + 1)?;
                 Some(StripeObject { id, generation: 0, index })
             })
             .collect();
@@ -219,11 +215,6 @@ impl Objects {
         })
     }
 
-    /// Indexes of the object targets.
-    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> {
-        self.targets.keys().copied()
-    }
-
     /// Number of object targets.
     pub(super) fn count(&self) -> usize {
         self.targets.len()
@@ -241,13 +232,13 @@ impl Objects {
             }
             let used = tree.used(*index);
             let (doing, call) = if !target.settled {
-                let Some(id) = object(*index, used) else { continue };
+                let Some(id) = object(self.mdt, *index, used) else { continue };
                 (Doing::Orphans, orphans(id))
             } else if target.made < used + LOW {
-                let Some(id) = object(*index, used + AHEAD) else { continue };
+                let Some(id) = object(self.mdt, *index, used + AHEAD) else { continue };
                 (Doing::Create, wire::create(id))
             } else if let Some((number, debt)) = tree.owed(*index, committed).next() {
-                let Some(id) = object(*index, number) else { continue };
+                let Some(id) = object(self.mdt, *index, number) else { continue };
                 (Doing::Pay(number, debt), pays(id, debt))
             } else {
                 continue;

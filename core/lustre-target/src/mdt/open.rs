@@ -2,20 +2,22 @@
 //! (C-98 … C-101).
 
 use lnet_types::Errno;
-use lustre_wire::Layout;
 use lustre_wire::fid::Valid;
-use lustre_wire::ldlm::Disposition;
+use lustre_wire::ldlm::{Disposition, InodeBits};
 use lustre_wire::mds::{CreateRecord, MdtBody, SetattrRecord, SetattrValid};
 use lustre_wire::striping::StripeObject;
+use lustre_wire::{Fid, Layout};
 use ptlrpc::{Answer, Served};
 
 use super::access::{EXECUTE, READ, WRITE, Who};
-use super::acl;
+use super::acl::{self, Acl};
+use super::guard::{Beside, Found};
 use super::inode::{DIRECTORY, Id, Inode, KIND_MASK, REGULAR, SYMLINK};
 use super::layouts::Wished;
+use super::lookup::elsewhere;
 use super::request::{TEXT_MAX, check_name};
-use super::tree::{Edit, Entry, Open, SEQUENCES};
-use super::{BLOCK, Mdt, ORDER, Stop, show};
+use super::tree::{Edit, Entry, Open};
+use super::{BLOCK, Mdt, ORDER, Stop, sequences, show};
 use crate::journal::Cx;
 
 /// Flags of an open, lower half (C-77).
@@ -61,58 +63,46 @@ struct Opened {
     objects: Vec<StripeObject>,
 }
 
-impl Mdt {
-    /// A new file as a record describes it, without name, layout or text; `dir` is where it goes.
-    ///
-    /// # Errors
-    /// The name exists or can't be, the user may not, the FID is not new, there is no room.
-    pub(super) fn new_file(
-        &self,
-        record: &CreateRecord,
-        dir: Id,
-        name: &[u8],
-    ) -> Result<(Id, Inode), Errno> {
-        let parent = self.tree.inode(dir).ok_or(Errno::ESTALE)?;
-        if !parent.is_dir() {
-            return Err(Errno::ENOTDIR);
-        }
-        if parent.nlink == 0 {
-            return Err(Errno::ENOENT);
-        }
-        check_name(name)?;
-        let who = Who::from(record);
-        who.may(parent, EXECUTE)?;
-        if self.tree.lookup(dir, name).is_some() {
-            return Err(Errno::EEXIST);
-        }
-        who.may(parent, WRITE)?;
-        self.has_room()?;
-        let kind = record.mode & KIND_MASK;
-        let kind = if kind == 0 { REGULAR } else { kind };
-        if kind == DIRECTORY && parent.nlink >= LINKS_MAX {
-            return Err(Errno::EMLINK);
-        }
-        let id = Id::of(record.head.fid2).filter(|id| SEQUENCES.contains(&id.seq) && id.oid != 0);
-        let id = id.ok_or(Errno::EINVAL)?;
-        if self.tree.inode(id).is_some() {
-            return Err(Errno::ESTALE);
-        }
+/// The type of what a record makes.
+pub(super) const fn kind_of(record: &CreateRecord) -> u32 {
+    match record.mode & KIND_MASK {
+        0 => REGULAR,
+        kind => kind,
+    }
+}
+
+/// What a new file gets from its directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Parent {
+    pub(super) mode: u32,
+    pub(super) gid: u32,
+    /// The default layout of files in it.
+    pub(super) layout: Vec<u8>,
+    /// The default access control list, as its attribute has it.
+    pub(super) default_acl: Option<Vec<u8>>,
+}
+
+impl Parent {
+    /// A new file in it, without layout or text. `dir` is its name.
+    pub(super) fn child(&self, record: &CreateRecord, dir: Id) -> Inode {
+        let kind = kind_of(record);
         let asked = record.mode & 0o7777;
-        let default = self.default_acl(dir).filter(|_| kind != SYMLINK);
+        let default = self.default_acl.as_deref().and_then(|bytes| Acl::parse(bytes).ok()?);
+        let default = default.filter(|_| kind != SYMLINK);
         // The umask is for directories without a default list (C-101).
         let acl = default.map(|default| default.for_new(asked));
         let mut mode = match &acl {
             Some(acl) => kind | asked & !0o777 | acl.mode(),
             None => kind | asked & !record.umask,
         };
-        let mut gid = record.head.fsgid;
-        if parent.mode & SETGID != 0 {
-            gid = parent.gid;
-            mode |= if kind == DIRECTORY { SETGID } else { 0 };
-        }
         let is_dir = kind == DIRECTORY;
+        let mut gid = record.head.fsgid;
+        if self.mode & SETGID != 0 {
+            gid = self.gid;
+            mode |= if is_dir { SETGID } else { 0 };
+        }
         let time = record.time;
-        let inode = Inode {
+        Inode {
             mode,
             uid: record.head.fsuid,
             gid,
@@ -127,12 +117,75 @@ impl Mdt {
             btime: time,
             version: 0,
             parent: is_dir.then_some(dir),
-            layout: if is_dir { parent.layout.clone() } else { Vec::new() },
+            layout: if is_dir { self.layout.clone() } else { Vec::new() },
             text: Vec::new(),
             data: None,
             acl: acl.filter(|acl| !acl.is_mode()).map(Box::new),
-        };
-        Ok((id, inode))
+        }
+    }
+}
+
+impl Mdt {
+    /// A new file as a record describes it, without name, layout or text; `dir` is where it goes.
+    ///
+    /// # Errors
+    /// The name exists or can't be, the user may not, the FID is not new, there is no room.
+    pub(super) fn new_file(
+        &self,
+        record: &CreateRecord,
+        dir: Id,
+        name: &[u8],
+    ) -> Result<(Id, Inode), Errno> {
+        let parent = self.may_add(dir, name, kind_of(record), &Who::from(record))?;
+        Ok((self.new_id(record.head.fid2)?, parent.child(record, dir)))
+    }
+
+    /// Whether a user may give a directory a name, and what a file of this type gets from it.
+    ///
+    /// # Errors
+    /// The name exists or can't be, the user may not, there is no room.
+    pub(super) fn may_add(
+        &self,
+        dir: Id,
+        name: &[u8],
+        kind: u32,
+        who: &Who,
+    ) -> Result<Parent, Errno> {
+        let parent = self.tree.inode(dir).ok_or(Errno::ESTALE)?;
+        if !parent.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        if parent.nlink == 0 {
+            return Err(Errno::ENOENT);
+        }
+        check_name(name)?;
+        who.may(parent, EXECUTE)?;
+        if self.tree.lookup(dir, name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        who.may(parent, WRITE)?;
+        self.has_room()?;
+        if kind == DIRECTORY && parent.nlink >= LINKS_MAX {
+            return Err(Errno::EMLINK);
+        }
+        Ok(self.parent(dir, parent))
+    }
+
+    /// What new files get from a directory.
+    pub(super) fn parent(&self, dir: Id, inode: &Inode) -> Parent {
+        let default_acl = self.tree.xattr(dir, acl::DEFAULT).map(<[u8]>::to_vec);
+        Parent { mode: inode.mode, gid: inode.gid, layout: inode.layout.clone(), default_acl }
+    }
+
+    /// The name of a new file of this target.
+    ///
+    /// # Errors
+    /// `EINVAL` for a FID of another target, `ESTALE` for one that exists.
+    pub(super) fn new_id(&self, fid: Fid) -> Result<Id, Errno> {
+        let ours = sequences::of_mdt(self.index);
+        let id = Id::of(fid).filter(|id| ours.contains(&id.seq) && id.oid != 0);
+        let id = id.ok_or(Errno::EINVAL)?;
+        if self.tree.inode(id).is_some() { Err(Errno::ESTALE) } else { Ok(id) }
     }
 
     /// The text of a new symbolic link.
@@ -156,14 +209,25 @@ impl Mdt {
     /// Puts a new file into a directory.
     pub(super) fn add_file(edit: &mut Edit<'_>, dir: Id, name: &[u8], id: Id, inode: Inode) {
         let (kind, time) = (inode.kind(), inode.ctime);
-        edit.set_inode(id, inode);
         let default = edit.tree().xattr(dir, acl::DEFAULT).map(<[u8]>::to_vec);
-        if let Some(default) = default.filter(|_| kind == DIRECTORY) {
-            edit.set_xattr(id, acl::DEFAULT, &default);
+        Self::add_inode(edit, id, inode, default.as_deref());
+        Self::add_name(edit, dir, name, Entry { id, kind }, time);
+    }
+
+    /// Adds a new file without a name. `default`: the default list of its directory.
+    pub(super) fn add_inode(edit: &mut Edit<'_>, id: Id, inode: Inode, default: Option<&[u8]>) {
+        let is_dir = inode.is_dir();
+        edit.set_inode(id, inode);
+        if let Some(default) = default.filter(|_| is_dir) {
+            edit.set_xattr(id, acl::DEFAULT, default);
         }
-        edit.set_name(dir, name, Entry { id, kind });
+    }
+
+    /// Gives a directory the name of a new file.
+    pub(super) fn add_name(edit: &mut Edit<'_>, dir: Id, name: &[u8], entry: Entry, time: i64) {
+        edit.set_name(dir, name, entry);
         edit.change(dir, |parent| {
-            parent.nlink += u32::from(kind == DIRECTORY);
+            parent.nlink += u32::from(entry.kind == DIRECTORY);
             parent.mtime = parent.mtime.max(time);
             parent.ctime = parent.ctime.max(time);
         });
@@ -261,10 +325,13 @@ impl Mdt {
             });
         };
         *found |= Disposition::POSITIVE;
-        let mut inode = self.tree.inode(id).cloned().ok_or(Errno::EIO)?;
         if flags & OPEN_CREATE != 0 && flags & OPEN_EXCL != 0 && !replays {
             return Err(Errno::EEXIST.into());
         }
+        if !self.tree.is_here(id) {
+            return Err(Stop::Elsewhere(id));
+        }
+        let mut inode = self.tree.inode(id).cloned().ok_or(Errno::EIO)?;
         let mut objects = Vec::new();
         if replays {
             return Ok(Opened { id, inode, found: *found, new: None, objects });
@@ -323,6 +390,14 @@ impl Mdt {
         let opened = match opened {
             Ok(opened) => opened,
             Err(Stop::Wait) => return Err(Stop::Wait),
+            Err(Stop::Elsewhere(id)) => {
+                let mut buffers = vec![elsewhere(id).to_bytes(ORDER)];
+                buffers.resize(10, Vec::new());
+                let beside = Found { id, what: Beside::Attributes(InodeBits::LOOKUP) };
+                let answer = self.of_intent(served, found, Ok(buffers), Some(beside), cx);
+                Self::unchanged(served, answer, cx);
+                return Ok(());
+            }
             Err(Stop::Errno(errno)) => {
                 // That there is no such name is no failure (C-63).
                 let creates = flags & OPEN_CREATE != 0;

@@ -3,14 +3,15 @@
 use lnet_types::Errno;
 use lustre_wire::Layout;
 use lustre_wire::mds::{CreateRecord, MdtBody, NameRecord, SetattrRecord, SetattrValid};
+use lustre_wire::striping::Magic;
 use ptlrpc::{Answer, Served};
 
 use super::access::{EXECUTE, WRITE, Who};
-use super::inode::{DIRECTORY, Id, Inode, KIND_MASK, SYMLINK};
+use super::inode::{DIRECTORY, Id, Inode, KIND_MASK, SYMLINK, take};
 use super::open::LINKS_MAX;
 use super::request::{Reint, check_name};
 use super::tree::{Debt, Edit, Entry};
-use super::{Mdt, ORDER, show};
+use super::{Mdt, ORDER, lookup, show};
 use crate::journal::Cx;
 use crate::store::Change;
 
@@ -21,7 +22,37 @@ const SETGID: u32 = 0o2000;
 /// What a change has made: changes of the store, and the buffers of its answer.
 type Made = (Vec<Change>, Vec<Vec<u8>>);
 
-fn answer(body: &MdtBody, buffers: usize) -> Vec<Vec<u8>> {
+/// Why a change is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refused {
+    errno: Errno,
+    /// A file of the target that can make it (C-126, C-131).
+    elsewhere: Option<Id>,
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Self {
+        Self { errno, elsewhere: None }
+    }
+}
+
+/// The target of this file is to be asked.
+const fn remote(id: Id) -> Refused {
+    Refused { errno: Errno::EREMOTE, elsewhere: Some(id) }
+}
+
+/// Stripes of a directory in the layout that a client wants for it, 0 if it wants none (C-155).
+pub(super) fn stripes_of(layout: &[u8]) -> u32 {
+    let mut rest = layout;
+    let (magic, count) = (take(&mut rest), take(&mut rest));
+    let known = magic.map(|magic| Magic(u32::from_le_bytes(magic)));
+    match known {
+        Some(Magic::DIR_USER | Magic::DIR_USER_SPECIFIC) => count.map_or(0, u32::from_le_bytes),
+        _ => 0,
+    }
+}
+
+pub(super) fn answer(body: &MdtBody, buffers: usize) -> Vec<Vec<u8>> {
     let mut all = vec![body.to_bytes(ORDER)];
     all.resize(buffers, Vec::new());
     all
@@ -36,12 +67,13 @@ impl Mdt {
             return cx.rpc.reply(served.id, answer);
         }
         let transno = cx.rpc.transno(served.id);
-        let made = Self::may_change(served, cx).and_then(|()| match change {
+        let allowed = Self::may_change(served, cx).map_err(Refused::from);
+        let made = allowed.and_then(|()| self.is_for_here(change)).and_then(|()| match change {
             Reint::Create(record, name, data) => self.create(record, name, data, transno),
             Reint::Link(record, name) => self.link(record, name, transno),
             Reint::Unlink(record, name) => self.unlink(record, name, transno),
             Reint::Rename(record, from, to) => self.rename(record, from, to, transno),
-            Reint::Setattr(record) => self.set_attributes(record, transno),
+            Reint::Setattr(record) => Ok(self.set_attributes(record, transno)?),
             Reint::Setxattr(record, name, value) => {
                 let change = self.set_xattr(record, name, value)?;
                 let mut edit = Edit::new(&mut self.tree, transno);
@@ -53,11 +85,41 @@ impl Mdt {
             Ok((changes, buffers)) => {
                 self.commit(served, Answer { buffers, ..Answer::default() }, changes, cx);
             }
-            Err(errno) => {
-                let buffers = answer(&MdtBody::default(), 1);
-                let refused = Answer { status: errno.negative(), buffers, ..Answer::default() };
-                Self::unchanged(served, refused, cx);
+            Err(Refused { errno, elsewhere }) => {
+                Self::unchanged(served, Self::refusal(errno, elsewhere), cx);
             }
+        }
+    }
+
+    /// The answer to a change that is not made; `elsewhere`: a file of the target that can make it.
+    pub(super) fn refusal(errno: Errno, elsewhere: Option<Id>) -> Answer {
+        let buffers = answer(&elsewhere.map(lookup::elsewhere).unwrap_or_default(), 1);
+        Answer { status: errno.negative(), buffers, ..Answer::default() }
+    }
+
+    /// Whether the directories of a change are here. Links and renames between targets are not made: programs
+    /// copy, as they do between file systems.
+    fn is_for_here(&self, change: &Reint) -> Result<(), Refused> {
+        let there = |fid| self.of_another(fid);
+        match change {
+            Reint::Create(record, ..) => {
+                there(record.head.fid1).map_or(Ok(()), |id| Err(remote(id)))
+            }
+            Reint::Unlink(record, _) => {
+                there(record.head.fid1).map_or(Ok(()), |id| Err(remote(id)))
+            }
+            Reint::Link(record, _) => match (there(record.head.fid2), there(record.head.fid1)) {
+                (Some(dir), _) => Err(remote(dir)),
+                (None, Some(_)) => Err(Errno::EXDEV.into()),
+                (None, None) => Ok(()),
+            },
+            Reint::Rename(record, ..) => {
+                match there(record.head.fid1).or_else(|| there(record.head.fid2)) {
+                    Some(_) => Err(Errno::EXDEV.into()),
+                    None => Ok(()),
+                }
+            }
+            Reint::Setattr(_) | Reint::Setxattr(..) => Ok(()),
         }
     }
 
@@ -79,11 +141,13 @@ impl Mdt {
         name: &[u8],
         data: &[u8],
         transno: u64,
-    ) -> Result<Made, Errno> {
+    ) -> Result<Made, Refused> {
         let dir = self.dir(record.head.fid1)?.0;
         let (id, mut inode) = self.new_file(record, dir, name)?;
-        if inode.kind() == SYMLINK {
-            Self::set_text(&mut inode, data)?;
+        match inode.kind() {
+            SYMLINK => Self::set_text(&mut inode, data)?,
+            DIRECTORY => self.may_be_striped(data)?,
+            _ => {}
         }
         let mut edit = Edit::new(&mut self.tree, transno);
         Self::add_file(&mut edit, dir, name, id, inode);
@@ -93,24 +157,24 @@ impl Mdt {
     }
 
     /// C-129.
-    fn link(&mut self, record: &NameRecord, name: &[u8], transno: u64) -> Result<Made, Errno> {
+    fn link(&mut self, record: &NameRecord, name: &[u8], transno: u64) -> Result<Made, Refused> {
         let who = Who::from(record);
         let (id, inode) = self.file(record.head.fid1)?;
         let (dir, parent) = self.dir(record.head.fid2)?;
         check_name(name)?;
         who.may(parent, WRITE | EXECUTE)?;
         if inode.is_dir() {
-            return Err(Errno::EPERM);
+            return Err(Errno::EPERM.into());
         }
         // One that has no name any more gets none again.
         if inode.nlink == 0 || parent.nlink == 0 {
-            return Err(Errno::ENOENT);
+            return Err(Errno::ENOENT.into());
         }
         if inode.nlink >= LINKS_MAX {
-            return Err(Errno::EMLINK);
+            return Err(Errno::EMLINK.into());
         }
         if self.tree.lookup(dir, name).is_some() {
-            return Err(Errno::EEXIST);
+            return Err(Errno::EEXIST.into());
         }
         self.has_room()?;
         let (kind, time) = (inode.kind(), record.time);
@@ -125,14 +189,17 @@ impl Mdt {
     }
 
     /// A name that may be removed, and its file.
-    fn victim(&self, dir: Id, name: &[u8], who: &Who) -> Result<(Id, Inode), Errno> {
+    fn victim(&self, dir: Id, name: &[u8], who: &Who) -> Result<(Id, Inode), Refused> {
         let parent = self.tree.inode(dir).ok_or(Errno::ESTALE)?;
         who.may(parent, EXECUTE)?;
         check_name(name)?;
         if name == b"." || name == b".." {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         let entry = self.tree.lookup(dir, name).ok_or(Errno::ENOENT)?;
+        if !self.tree.is_here(entry.id) {
+            return Err(remote(entry.id));
+        }
         let inode = self.tree.inode(entry.id).ok_or(Errno::EIO)?;
         who.may_remove(parent, inode)?;
         Ok((entry.id, inode.clone()))
@@ -155,7 +222,7 @@ impl Mdt {
     }
 
     /// The attributes of a file that has lost a name (C-132): as it is now, or was when it went.
-    fn removed(edit: &Edit<'_>, id: Id, before: Inode) -> MdtBody {
+    pub(super) fn removed(edit: &Edit<'_>, id: Id, before: Inode) -> MdtBody {
         match edit.tree().inode(id) {
             Some(inode) => show::body(id, inode),
             None => show::body(id, &Inode { nlink: 0, ..before }),
@@ -163,14 +230,14 @@ impl Mdt {
     }
 
     /// C-130.
-    fn unlink(&mut self, record: &NameRecord, name: &[u8], transno: u64) -> Result<Made, Errno> {
+    fn unlink(&mut self, record: &NameRecord, name: &[u8], transno: u64) -> Result<Made, Refused> {
         let dir = self.dir(record.head.fid1)?.0;
         let (id, inode) = self.victim(dir, name, &Who::from(record))?;
         let wants_dir = record.mode & KIND_MASK == DIRECTORY;
         match (wants_dir, inode.is_dir()) {
-            (true, false) => return Err(Errno::ENOTDIR),
-            (false, true) => return Err(Errno::EISDIR),
-            (true, true) if !self.tree.is_empty(id) => return Err(Errno::ENOTEMPTY),
+            (true, false) => return Err(Errno::ENOTDIR.into()),
+            (false, true) => return Err(Errno::EISDIR.into()),
+            (true, true) if !self.tree.is_empty(id) => return Err(Errno::ENOTEMPTY.into()),
             _ => {}
         }
         let mut edit = Edit::new(&mut self.tree, transno);
@@ -186,27 +253,34 @@ impl Mdt {
         from: &[u8],
         to: &[u8],
         transno: u64,
-    ) -> Result<Made, Errno> {
+    ) -> Result<Made, Refused> {
         let who = Who::from(record);
         let (source, target) = (self.dir(record.head.fid1)?.0, self.dir(record.head.fid2)?.0);
+        let away = |entry: &Entry| !self.tree.is_here(entry.id);
+        if let Some(entry) = self.tree.lookup(source, from).filter(away) {
+            return self.rename_remote(record, (source, from), (target, to), entry, transno);
+        }
+        if self.tree.lookup(target, to).as_ref().is_some_and(away) {
+            return Err(Errno::EXDEV.into());
+        }
         let (id, inode) = self.victim(source, from, &who)?;
         check_name(to)?;
         let parent = self.tree.inode(target).ok_or(Errno::ESTALE)?;
         who.may(parent, WRITE | EXECUTE)?;
         if parent.nlink == 0 {
-            return Err(Errno::ENOENT);
+            return Err(Errno::ENOENT.into());
         }
         if to == b"." || to == b".." {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         let is_dir = inode.is_dir();
-        if is_dir && self.tree.is_above(id, target) {
-            return Err(Errno::EINVAL);
+        if is_dir && source != target {
+            self.may_go_below(id, source, target)?;
         }
         // A directory that goes to another one has another parent from then on.
         if is_dir && source != target {
             if parent.nlink >= LINKS_MAX {
-                return Err(Errno::EMLINK);
+                return Err(Errno::EMLINK.into());
             }
             who.may(&inode, WRITE)?;
         }
@@ -219,9 +293,9 @@ impl Mdt {
         };
         if let Some((victim, old)) = &victim {
             match (is_dir, old.is_dir()) {
-                (true, false) => return Err(Errno::ENOTDIR),
-                (false, true) => return Err(Errno::EISDIR),
-                (true, true) if !self.tree.is_empty(*victim) => return Err(Errno::ENOTEMPTY),
+                (true, false) => return Err(Errno::ENOTDIR.into()),
+                (false, true) => return Err(Errno::EISDIR.into()),
+                (true, true) if !self.tree.is_empty(*victim) => return Err(Errno::ENOTEMPTY.into()),
                 _ => {}
             }
         } else {
@@ -249,6 +323,52 @@ impl Mdt {
         touch(&mut edit, source, time);
         touch(&mut edit, target, time);
         Ok((edit.finish(), answer(&body, 5)))
+    }
+
+    /// Whether a directory of `source` may become one of `target`: that is not below it (C-133).
+    fn may_go_below(&self, id: Id, source: Id, target: Id) -> Result<(), Errno> {
+        let above: Vec<Id> = self.tree.upwards(source).collect();
+        for dir in self.tree.upwards(target) {
+            if dir == id {
+                return Err(Errno::EINVAL);
+            }
+            if above.contains(&dir) {
+                return Ok(());
+            }
+        }
+        // The way up leads to another target, where the two may meet anywhere.
+        Err(Errno::EXDEV)
+    }
+
+    /// A rename of a directory of another target: within its directory only the name changes.
+    fn rename_remote(
+        &mut self,
+        record: &NameRecord,
+        (source, from): (Id, &[u8]),
+        (target, to): (Id, &[u8]),
+        entry: Entry,
+        transno: u64,
+    ) -> Result<Made, Refused> {
+        let who = Who::from(record);
+        let dir = self.tree.inode(source).ok_or(Errno::ESTALE)?;
+        check_name(to)?;
+        if [from, to].iter().any(|name| matches!(*name, b"." | b"..")) {
+            return Err(Errno::EINVAL.into());
+        }
+        // Whose it is is not known here: in a sticky directory it is no one's.
+        who.may_remove(dir, &Inode { uid: u32::MAX, ..Inode::default() })?;
+        match self.tree.lookup(target, to) {
+            Some(same) if same.id == entry.id => {
+                return Ok((Vec::new(), answer(&MdtBody::default(), 5)));
+            }
+            None if source == target => {}
+            _ => return Err(Errno::EXDEV.into()),
+        }
+        let mut edit = Edit::new(&mut self.tree, transno);
+        edit.remove_name(source, from);
+        edit.set_name(target, to, entry);
+        touch(&mut edit, source, record.time);
+        Ok((edit.finish(), answer(&MdtBody::default(), 5)))
     }
 
     /// C-116 … C-119.

@@ -11,6 +11,8 @@ use lustre_wire::mds::{
 use lustre_wire::{Fid, Msg, Opcode};
 use ptlrpc::Served;
 
+use super::across::{Message, OPCODE};
+
 /// Longest name.
 const NAME_MAX: usize = 255;
 /// Longest text of a symbolic link.
@@ -54,6 +56,8 @@ pub(super) enum Ask {
     Layout(Fid),
     /// All extended attributes.
     AllXattrs(MdtBody),
+    /// Of another metadata target.
+    Across(Message),
 }
 
 /// A request, and in which buffer it gives locks back beside.
@@ -158,6 +162,9 @@ fn intent(msg: &Msg<'_>, intent: Intent) -> Result<Ask, Errno> {
 /// # Errors
 /// `EPROTO` for what is not well formed, `EOPNOTSUPP` for what is not served here.
 pub(super) fn read(served: &Served) -> Result<Option<Request>, Errno> {
+    if served.opcode == OPCODE {
+        return Ok(Some(Request { ask: Ask::Across(Message::of(served)?), cancels: None }));
+    }
     let msg = served.msg().map_err(malformed)?;
     let variant = Variant::of(&msg, &served.body);
     if let Some(format) = variant.request(served.opcode) {

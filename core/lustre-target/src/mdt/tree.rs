@@ -11,18 +11,18 @@
 //! | `s` | the next sequence for clients |
 //! | `u` index | the last object that was used of an object target |
 //! | `d` index number | what is owed to an object: to be destroyed, or given to another owner |
+//! | `p` number | a change that is made here, and not known to be made on another target: its index |
+//! | `r` index number | a name that is held for a change of another target |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use super::across::NameChange;
 use super::inode::{DIRECTORY, Id, Inode, take};
+use super::sequences;
 use crate::records::Opening;
 use crate::store::{Change, Space, Store, StoreError};
 
-/// Sequences of files: those of this target (C-35).
-pub(super) const SEQUENCES: core::ops::Range<u64> = 0x2_0000_0400..0x2_4000_0400;
-/// The first sequence that a client gets; the one before is the target's own.
-const FIRST_SEQUENCE: u64 = SEQUENCES.start + 1;
 /// The first object number of a target that is used: the number before is where all begins.
 const FIRST_OBJECT: u64 = 1;
 /// Hashes of `.` and `..`, below those of names.
@@ -58,6 +58,8 @@ pub(super) struct Open {
 /// All of it.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
+    /// Index of the target.
+    index: u32,
     inodes: BTreeMap<Id, Inode>,
     dirs: BTreeMap<Id, Dir>,
     xattrs: BTreeMap<Id, BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -68,7 +70,14 @@ pub(super) struct Tree {
     used: BTreeMap<u32, u64>,
     /// What is owed to objects.
     owed: BTreeMap<(u32, u64), Owed>,
+    /// Changes that other targets have to make, and which one.
+    pending: BTreeMap<u64, u32>,
+    /// Changes of other targets for which names are held.
+    prepared: BTreeMap<ChangeId, NameChange>,
 }
+
+/// A change of another target: its index, and its number for the change.
+pub(super) type ChangeId = (u32, u64);
 
 /// What an object target is to do to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,17 +180,24 @@ impl Open {
     }
 }
 
+fn index_of(bytes: &[u8]) -> Option<u32> {
+    bytes.try_into().ok().map(u32::from_le_bytes)
+}
+
 fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_le_bytes)
 }
 
 impl Tree {
-    /// What a store has; a store that is empty has a root.
+    /// What the store of the target of this index has.
     ///
     /// # Errors
-    /// The store's, [`StoreError::Damaged`] for records that can't be read or do not fit together.
-    pub(super) fn load(store: &mut dyn Store) -> Result<Self, StoreError> {
-        let mut tree = Self { next_seq: FIRST_SEQUENCE, ..Self::default() };
+    /// The store's, [`StoreError::Damaged`] for records that can't be read, do not fit together, or are
+    /// another target's.
+    pub(super) fn load(store: &mut dyn Store, index: u32) -> Result<Self, StoreError> {
+        // The first sequence is the target's own.
+        let next_seq = sequences::of_mdt(index).start + 1;
+        let mut tree = Self { index, next_seq, ..Self::default() };
         for (key, record) in (Opening { store }).all(Space::Objects)? {
             tree.take(&key, &record).ok_or_else(|| damaged(&key, "it can't be read"))?;
         }
@@ -226,25 +242,47 @@ impl Tree {
                 let owed = Owed { debt: Debt::read(record)?, after: 0 };
                 self.owed.insert((u32::from_be_bytes(*index), object), owed);
             }
+            b'p' => {
+                self.pending.insert(u64::from_be_bytes(rest.try_into().ok()?), index_of(record)?);
+            }
+            b'r' => {
+                let (index, rest) = rest.split_first_chunk()?;
+                let number = u64::from_be_bytes(rest.try_into().ok()?);
+                let change = NameChange::read(record)?;
+                self.prepared.insert((u32::from_be_bytes(*index), number), change);
+            }
             _ => return None,
         }
         Some(())
     }
 
-    /// Each name has its file, each directory that is no file's is an error.
+    /// Each name has its file, here or elsewhere, each directory that is no file's is an error.
     fn check(&self) -> Result<(), StoreError> {
+        for id in self.inodes.keys() {
+            if !self.is_here(*id) {
+                return Err(damaged(&key(b'i', *id, b""), "it is a file of another target"));
+            }
+        }
         for (id, dir) in &self.dirs {
             if !self.inodes.get(id).is_some_and(Inode::is_dir) {
                 return Err(damaged(&key(b'i', *id, b""), "it has names, and is no directory"));
             }
             for (name, entry) in &dir.names {
-                let kind = self.inodes.get(&entry.id).map(Inode::kind);
+                let kind = match self.is_here(entry.id) {
+                    true => self.inodes.get(&entry.id).map(Inode::kind),
+                    false => sequences::mdt_of(entry.id).map(|_| DIRECTORY),
+                };
                 if kind != Some(entry.kind) {
                     return Err(damaged(&key(b'n', *id, name), "it names no file of its type"));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether a file of this name is on this target, if it exists.
+    pub(super) fn is_here(&self, id: Id) -> bool {
+        sequences::mdt_of(id) == Some(self.index)
     }
 
     /// Whether there is a root.
@@ -322,17 +360,27 @@ impl Tree {
         due.map(|((_, object), owed)| (*object, owed.debt))
     }
 
-    /// Whether a directory is another one, or above it.
-    pub(super) fn is_above(&self, upper: Id, mut lower: Id) -> bool {
-        loop {
-            if lower == upper {
-                return true;
-            }
-            match self.inodes.get(&lower).and_then(|inode| inode.parent) {
-                Some(parent) if parent != lower => lower = parent,
-                _ => return false,
-            }
-        }
+    /// Changes that other targets have to make, with their indexes.
+    pub(super) fn pending(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.pending.iter().map(|(number, index)| (*number, *index))
+    }
+
+    /// The change for which a name is held.
+    pub(super) fn prepared(&self, change: ChangeId) -> Option<&NameChange> {
+        self.prepared.get(&change)
+    }
+
+    pub(super) fn all_prepared(&self) -> impl Iterator<Item = (ChangeId, &NameChange)> {
+        self.prepared.iter().map(|(id, change)| (*id, change))
+    }
+
+    /// A directory and those above it, as far as they are here.
+    pub(super) fn upwards(&self, dir: Id) -> impl Iterator<Item = Id> {
+        let above = |dir: &Id| {
+            let parent = self.inodes.get(dir)?.parent?;
+            (parent != *dir).then_some(parent)
+        };
+        core::iter::successors(Some(dir), above)
     }
 }
 
@@ -467,6 +515,31 @@ impl<'a> Edit<'a> {
     pub(super) fn set_next_seq(&mut self, seq: u64) {
         self.put(b"s".to_vec(), seq.to_le_bytes().to_vec());
         self.tree.next_seq = seq;
+    }
+
+    /// A change is made here, and another target has to make it.
+    pub(super) fn set_pending(&mut self, number: u64, index: u32) {
+        self.put([&b"p"[..], &number.to_be_bytes()].concat(), index.to_le_bytes().to_vec());
+        self.tree.pending.insert(number, index);
+    }
+
+    /// The other target has made it.
+    pub(super) fn remove_pending(&mut self, number: u64) {
+        if self.tree.pending.remove(&number).is_some() {
+            self.delete([&b"p"[..], &number.to_be_bytes()].concat());
+        }
+    }
+
+    /// A name is held for a change.
+    pub(super) fn set_prepared(&mut self, (index, number): ChangeId, change: NameChange) {
+        self.put(numbered(b'r', index, Some(number)), change.to_bytes());
+        self.tree.prepared.insert((index, number), change);
+    }
+
+    pub(super) fn remove_prepared(&mut self, (index, number): ChangeId) -> Option<NameChange> {
+        let change = self.tree.prepared.remove(&(index, number))?;
+        self.delete(numbered(b'r', index, Some(number)));
+        Some(change)
     }
 
     pub(super) fn set_used(&mut self, index: u32, object: u64) {

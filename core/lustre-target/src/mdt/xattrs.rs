@@ -69,11 +69,6 @@ impl Mdt {
         self.tree.xattr(id, name).map(<[u8]>::to_vec)
     }
 
-    /// What new files in a directory get.
-    pub(super) fn default_acl(&self, dir: Id) -> Option<Acl> {
-        Acl::parse(self.tree.xattr(dir, acl::DEFAULT)?).ok()?
-    }
-
     /// The names that a user may see.
     fn names(&self, id: Id, inode: &Inode, who: &Who) -> Vec<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();

@@ -27,7 +27,7 @@ fn ask(fid: Fid, mode: LockMode, bits: InodeBits, flags: LockFlags, cookie: u64)
     LockRequest::new(LockFlags::HAS_INTENT | flags, 1, desc, &[cookie]).to_bytes(LITTLE)
 }
 
-fn getattr(c: Client, dir: Fid, name: &str, flags: LockFlags, cookie: u64) -> Call {
+pub(super) fn getattr(c: Client, dir: Fid, name: &str, flags: LockFlags, cookie: u64) -> Call {
     let body = MdtBody { eadatasize: 4096, ..c.body(dir, Valid::ID | Valid::EASIZE) };
     let buffers = vec![
         ask(dir, LockMode::CR, InodeBits::UPDATE, flags, cookie),

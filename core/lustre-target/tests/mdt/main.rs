@@ -1,12 +1,13 @@
 //! A file system in one world: management, metadata and object targets on one request layer, and clients
 //! that make requests as they go over the wire, in virtual time. `names.rs` has names and attributes,
-//! `files.rs` opens, layouts and objects, `data.rs` data on the target, `locks.rs` what clients may cache,
+//! `files.rs` opens, layouts and objects, `across.rs` several metadata targets, `data.rs` data on the target, `locks.rs` what clients may cache,
 //! `captures.rs`, `mounts.rs` and `conversation.rs` play recorded clients, `recovery.rs` has what is left
 //! when the server dies, `storm.rs` all of it at random against a model.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
 mod acl;
+mod across;
 mod captures;
 mod conversation;
 mod data;
@@ -167,10 +168,15 @@ fn osts(count: u32) -> impl Iterator<Item = String> {
     (0..count).map(|index| format!("lfs-OST{index:04x}_UUID"))
 }
 
+fn mdt(index: u32) -> String {
+    format!("lfs-MDT{index:04x}_UUID")
+}
+
 /// A file system, and its clients.
 struct Bench {
     world: World,
     server: UpperId,
+    mdts: u32,
     osts: u32,
     commit: Commit,
     seeds: u64,
@@ -193,15 +199,25 @@ impl Bench {
     }
 
     fn with(osts: u32, commit: Commit) -> Self {
+        Self::with_mdts((1, osts), commit)
+    }
+
+    /// The same with several metadata targets.
+    fn with_mdts((mdts, osts): (u32, u32), commit: Commit) -> Self {
         let mut world = World::default();
         let server = world.add(Box::new(party(1)));
-        let mut bench = Self { world, server, osts, commit, seeds: 1 };
+        let mut bench = Self { world, server, mdts, osts, commit, seeds: 1 };
         bench.serve(|_| None);
         bench
     }
 
     fn site(&self) -> Site {
-        Site::on_one_node("lfs", self.osts, &[Nid::LOOPBACK]).unwrap()
+        Site::of_counts("lfs", (self.mdts, self.osts), &[Nid::LOOPBACK]).unwrap()
+    }
+
+    /// The uuids of all targets, those that find others last.
+    fn uuids(&self) -> Vec<String> {
+        osts(self.osts).chain([MGS_UUID.to_owned()]).chain((0..self.mdts).map(mdt)).collect()
     }
 
     fn party<R>(&mut self, id: UpperId, f: impl FnOnce(&mut Party, &mut Below<'_>) -> R) -> R {
@@ -225,10 +241,10 @@ impl Bench {
             (Portal::MDS_READPAGE, Portal::MDC_REPLY, Portal::MDS_BULK),
             (Portal::FLD, Portal::MDC_REPLY, Portal::MDS_BULK),
             (Portal::SEQ_METADATA, Portal::MDC_REPLY, Portal::MDS_BULK),
+            (Portal::OUT, Portal::OSC_REPLY, Portal::MDS_BULK),
             (Portal::MGS_REQUEST, Portal::MGC_REPLY, Portal::MGS_BULK),
             (Portal::LDLM_CANCEL, Portal::LDLM_CANCEL_REPLY, Portal::MDS_BULK),
         ];
-        let (site, count, commit) = (self.site(), self.osts, self.commit);
         self.party(self.server, |party, below| {
             let rpc = &mut party.ptlrpc.rpc(below);
             for (request, reply, bulk) in services {
@@ -237,54 +253,82 @@ impl Bench {
                 service.buffers = 4;
                 rpc.serve(service).unwrap();
             }
-            let targets = &mut party.targets;
-            let mut add = |uuid: &str, made: &dyn Fn(&mut MemoryStore) -> Box<dyn Kind>| {
-                let fresh = || MemoryStore::new(commit, 1 << 30);
-                let mut store = store_of(uuid).unwrap_or_else(fresh);
-                let kind = made(&mut store);
-                let begun = start(&mut store, kind.name()).unwrap();
-                let config = TargetConfig {
-                    uuid: uuid.to_owned(),
-                    offer: kind.offer(),
-                    replayable: kind.keeps_records(),
-                    past: Past::default(),
-                };
-                targets.add(config, kind, Box::new(store), begun, rpc).unwrap();
-            };
-            for uuid in osts(count) {
-                add(&uuid, &|_| Box::new(Ost::new(OstLimits::default())));
-            }
-            add(MGS_UUID, &|_| Box::new(Mgs::new(std::slice::from_ref(&site))));
-            add(MDT, &|store| Box::new(Mdt::load(site.clone(), store).unwrap()));
         });
+        for uuid in self.uuids() {
+            let store = store_of(&uuid);
+            self.start(&uuid, store);
+        }
         // Objects are made ahead.
         self.world.secs(1);
     }
 
+    /// Starts a target, with a store that it had.
+    fn start(&mut self, uuid: &str, store: Option<MemoryStore>) {
+        let (site, commit) = (self.site(), self.commit);
+        let mut store = store.unwrap_or_else(|| MemoryStore::new(commit, 1 << 30));
+        let kind: Box<dyn Kind> = match site.mdt(uuid) {
+            Some(index) => Box::new(Mdt::load_at(site, index, &mut store).unwrap()),
+            None if uuid == MGS_UUID => Box::new(Mgs::new(&[site])),
+            None => Box::new(Ost::new(OstLimits::default())),
+        };
+        let begun = start(&mut store, kind.name()).unwrap();
+        let config = TargetConfig {
+            uuid: uuid.to_owned(),
+            offer: kind.offer(),
+            replayable: kind.keeps_records(),
+            past: Past::default(),
+        };
+        self.party(self.server, |party, below| {
+            let rpc = &mut party.ptlrpc.rpc(below);
+            party.targets.add(config, kind, Box::new(store), begun, rpc).unwrap();
+        });
+    }
+
+    /// The store of a target, which is taken out.
+    fn take(&mut self, uuid: &str) -> MemoryStore {
+        self.party(self.server, |party, _| {
+            let id = party.targets.id(uuid).unwrap();
+            let store: Box<dyn Any> = party.targets.remove(id).unwrap();
+            *store.downcast::<MemoryStore>().unwrap()
+        })
+    }
+
     /// The server dies, and with it what was not committed; it begins again.
     fn crash(&mut self) {
-        let mut stores: BTreeMap<String, MemoryStore> = self.party(self.server, |party, _| {
-            let uuids = osts(1024).chain([MGS_UUID.to_owned(), MDT.to_owned()]);
-            let found = uuids.filter_map(|uuid| Some((party.targets.id(&uuid)?, uuid)));
-            let found: Vec<_> = found.collect();
-            let taken = found.into_iter().map(|(id, uuid)| {
-                let store: Box<dyn Any> = party.targets.remove(id).unwrap();
-                (uuid, store.downcast::<MemoryStore>().unwrap().crashed())
-            });
-            taken.collect()
-        });
+        let uuids = self.uuids();
+        let mut stores: BTreeMap<String, MemoryStore> =
+            uuids.into_iter().map(|uuid| (uuid.clone(), self.take(&uuid).crashed())).collect();
         self.world.kill(self.server);
         self.seeds += 1;
         self.server = self.world.add(Box::new(party(self.seeds)));
         self.serve(|uuid| stores.remove(uuid));
     }
 
+    /// One target dies, and begins again.
+    fn crash_one(&mut self, uuid: &str) {
+        let client = uuid.replace("_UUID", "-mdtlov_UUID");
+        let store: Box<dyn Any> = self.party(self.server, |party, below| {
+            let id = party.targets.id(uuid).unwrap();
+            let store = party.targets.remove(id).unwrap();
+            let rpc = &mut party.ptlrpc.rpc(below);
+            rpc.remove_target(id);
+            // What it had to do with others is over with it.
+            let all = rpc.imports();
+            for import in all.into_iter().filter(|import| import.client == client) {
+                rpc.disconnect_within(import.id, Some(Duration::ZERO));
+            }
+            store
+        });
+        let store = store.downcast::<MemoryStore>().unwrap().crashed();
+        self.start(uuid, Some(store));
+    }
+
     /// Commits what the stores have applied.
     fn commit(&mut self) {
+        let uuids = self.uuids();
         self.party(self.server, |party, below| {
-            let uuids: Vec<String> = osts(1024).chain([MDT.to_owned()]).collect();
-            for uuid in uuids {
-                let Some(id) = party.targets.id(&uuid) else { continue };
+            for uuid in uuids.iter().filter(|uuid| *uuid != MGS_UUID) {
+                let Some(id) = party.targets.id(uuid) else { continue };
                 let store: &mut dyn Any = party.targets.store_mut(id).unwrap();
                 store.downcast_mut::<MemoryStore>().unwrap().commit();
             }
@@ -330,14 +374,23 @@ impl Bench {
     }
 
     fn client_on(&mut self, upper: UpperId, name: &str, uid: u32) -> Client {
-        let mdt = self.import(upper, ImportKind::Mdc, MDT, name);
+        self.client_of(0, upper, name, uid)
+    }
+
+    /// A client, as another metadata target knows it.
+    fn client_at(&mut self, index: u32, client: Client, name: &str) -> Client {
+        self.client_of(index, client.upper, name, client.uid)
+    }
+
+    fn client_of(&mut self, index: u32, upper: UpperId, name: &str, uid: u32) -> Client {
+        let mdt = self.import(upper, ImportKind::Mdc, &mdt(index), name);
         let client = Client { upper, mdt, seq: 0, uid };
         let buffers = vec![SeqOp::META.to_bytes(LITTLE), SeqRange::default().to_bytes(LITTLE)];
         let mut call = Call::new(Opcode::SEQ_QUERY, buffers);
         call.reply_lens = vec![24];
         let reply = self.call(client, call).unwrap();
         let range: SeqRange = reply.msg().unwrap().get(1).unwrap();
-        assert_eq!((range.end, range.index), (range.start + 1, 0));
+        assert_eq!((range.end, range.index), (range.start + 1, index));
         Client { seq: range.start, ..client }
     }
 
