@@ -120,7 +120,7 @@ fn each_other_fault_is_found_alone() {
         "b",
         "lnetctl net set --net tcp2 --lnd-timeout 0",
     );
-    // Interfaces show the limit that follows from the tunables: nobody gave it, and there is nothing to put back.
+    // Interfaces show the limit that follows from the tunables: it was not given, and there is nothing to put back.
     let derived = b().replace("timeout: 0\n", "timeout: 16\n");
     let derived = replaced(derived, "retry_count: 2", "retry_count: 3");
     assert!(check([a(), r(), derived]).iter().all(|found| found.rule != "time-outs"));

@@ -22,7 +22,7 @@ const fn advice(errno: Errno) -> Option<&'static str> {
         Errno::EMLINK => "it has as many names as a file may have",
         Errno::ETXTBSY => "it runs as a program on another node",
         Errno::EFBIG => "no file may be so large",
-        Errno::EXDEV => "the two names are in different projects or file systems",
+        Errno::EXDEV => "the two names are in different projects, file systems or metadata targets",
         Errno::EBUSY => "another client changes its layout: try again",
         Errno::ENODEV => "the target is not in service: see ulnet lustre check",
         Errno::EEXIST => "this name is taken",

@@ -310,7 +310,7 @@ impl Across {
         }
         let reply = match result {
             Ok(reply) => reply,
-            // It does not know what is asked, or not from whom.
+            // It does not know what is asked, or the target that asks.
             Err(CallError::Refused(errno)) if asks && !is_passing(*errno) => {
                 return Some(self.decided(number, Err(*errno), now));
             }
