@@ -216,7 +216,7 @@ pub enum Event {
         import: ImportId,
         /// Changes that it has answered, and had not committed as far as this client knows: they may be
         /// lost, as an evicted client repeats nothing.
-        lost: usize,
+        lost: u32,
     },
     /// A call with [`Call::keep`](crate::Call::keep) was repeated to a server that had lost its effect
     /// (P-70). What the program [amends](crate::Rpc::amend) or [forgets](crate::Rpc::forget) before

@@ -182,7 +182,7 @@ impl Host {
             }
             Event::Invalidated { import, lost } => {
                 if let Some(standing) = self.standings.get(&import) {
-                    standing.change(|standing| standing.losses += lost as u64);
+                    standing.change(|standing| standing.losses += u64::from(lost));
                 }
             }
             // A handler keeps no records of clients: there is nothing to wait for.

@@ -31,7 +31,7 @@ impl Client {
         im.invalidating = true;
         im.no_cached_data = true;
         im.version_failed = false;
-        im.lost = im.retained.uncommitted();
+        im.lost = u16::try_from(im.retained.uncommitted()).unwrap_or(u16::MAX);
         self.abort_older(cx, import);
         self.warn_later(cx, import);
         self.invalidated(cx, import);
@@ -46,7 +46,7 @@ impl Client {
         im.invalidating = false;
         im.invalid = im.deactivated;
         cx.common.timers.stop(Timer::Import(import));
-        let lost = core::mem::take(&mut im.lost);
+        let lost = core::mem::take(&mut im.lost).into();
         cx.common.events.push_back(Event::Invalidated { import, lost });
         if self.change(cx, import, Change::Invalidated) {
             self.recover(cx, import);

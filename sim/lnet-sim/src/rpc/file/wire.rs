@@ -46,7 +46,7 @@ pub(super) enum Answer {
     Terms(Box<ConnectData>),
     Uncommitted(bool),
     /// So many changes are lost, of the connection of this number.
-    Lost(usize),
+    Lost(u32),
     Object(Box<ObjectEnd>),
     /// It is over.
     Over,
@@ -146,7 +146,7 @@ impl<T: Send, R: Send> SimWire<T, R> {
     pub(super) fn answer(&self, number: u64, answer: Answer) {
         let mut desk = self.desk();
         match answer {
-            Answer::Lost(count) => *desk.losses.entry(number).or_default() += count as u64,
+            Answer::Lost(count) => *desk.losses.entry(number).or_default() += u64::from(count),
             answer => _ = desk.answers.insert(number, answer),
         }
     }
