@@ -143,7 +143,7 @@ impl Osc {
     }
 
     /// Behind the last byte of an object that is dirty, or on its way.
-    fn written(&self, key: Key) -> u64 {
+    pub(super) fn written(&self, key: Key) -> u64 {
         let moving = self.ios.values().filter_map(|io| io.writes(key)).map(|range| range.end).max();
         let dirty = self.objects.get(&key).map(|object| object.dirty.end());
         moving.max(dirty).unwrap_or(0)

@@ -61,6 +61,9 @@ pub(super) struct Op {
     /// Of that lock, and of the query for the size.
     hold: Option<HoldId>,
     query: Option<HoldId>,
+    /// Behind the last byte that this client had written when it asked for the size, and that its target may
+    /// not have had.
+    written: u64,
     pub(super) stage: Stage,
     /// The first thing that went wrong.
     pub(super) error: Option<Errno>,
@@ -180,10 +183,7 @@ impl Osc {
         self.room_for(id)?;
         let hold = cx.locks.enqueue(self.import, &query(id), cx.rpc)?;
         let op = self.begin(Kind::Size, id, Stage::Size);
-        self.holds.insert(hold, op);
-        if let Some(op) = self.ops.get_mut(&op) {
-            op.query = Some(hold);
-        }
+        self.asks_size(op, hold);
         Ok(op)
     }
 
@@ -266,6 +266,7 @@ impl Osc {
                 asked: None,
                 hold: None,
                 query: None,
+                written: 0,
                 stage,
                 error: None,
             },
@@ -469,13 +470,14 @@ impl Osc {
         result: Result<&Reply, &CallError>,
         cx: &mut Cx<'_, '_, '_>,
     ) {
+        let own = self.own_end(id);
         let Some(op) = self.ops.get(&id) else { return };
         let reply = result.map_err(|e| e.errno());
         let object = self.objects.get_mut(&op.key);
         match (op.kind, object) {
             (Kind::Read | Kind::Size, Some(object)) => {
                 let said = reply.and_then(|reply| wire::Said::of(reply).ok_or(Errno::EPROTO));
-                let size = said.map(|said| said.body.size.max(object.dirty.end()));
+                let size = said.map(|said| said.body.size.max(own));
                 if let Ok(size) = size {
                     (object.size, object.size_known) = (size, true);
                 }
@@ -501,17 +503,31 @@ impl Osc {
         }
         op.stage = Stage::Size;
         match cx.locks.enqueue(self.import, &query(op.id), cx.rpc) {
-            Ok(hold) => {
-                op.query = Some(hold);
-                self.holds.insert(hold, id);
-            }
+            Ok(hold) => self.asks_size(id, hold),
             Err(e) => self.done(id, Err(e.errno()), cx),
         }
     }
 
-    /// The size of an object is known.
+    /// An operation asks for the size of its object.
+    fn asks_size(&mut self, id: OpId, hold: HoldId) {
+        self.holds.insert(hold, id);
+        let own = self.own_end(id);
+        if let Some(op) = self.ops.get_mut(&id) {
+            (op.query, op.written) = (Some(hold), own);
+        }
+    }
+
+    /// Behind what this client has written, or was writing back since the operation asked for the size: it may
+    /// have come to the target after that had said its size.
+    fn own_end(&self, id: OpId) -> u64 {
+        self.ops.get(&id).map_or(0, |op| self.written(op.key).max(op.written))
+    }
+
+    /// The size of an object is known, as its target knows it.
     pub(super) fn sized(&mut self, id: OpId, size: Result<u64, Errno>, cx: &mut Cx<'_, '_, '_>) {
+        let own = self.own_end(id);
         let Some(op) = self.ops.get(&id) else { return };
+        let size = size.map(|size| size.max(own));
         let result = match op.kind {
             Kind::Read => size.map(|size| size.saturating_sub(op.offset).min(op.len)),
             _ => size,
