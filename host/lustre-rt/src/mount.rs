@@ -237,7 +237,10 @@ impl Wire for NodeWire {
         let id = link.import.id();
         let view = self.rpc.ask(move |host| host.ptlrpc.import_view(id)).await.flatten();
         let connections = view.map(|view| view.connections).unwrap_or_default();
-        let one = |c: Connection| Tried { nid: c.nid, attempts: c.attempts, failure: c.failure };
+        let one = |c: Connection| {
+            let failure = c.failure.map(|why| *why);
+            Tried { nid: c.nid, attempts: c.attempts, failure }
+        };
         connections.into_iter().map(one).collect()
     }
 

@@ -413,7 +413,7 @@ impl Client {
         }
         im.refusal = error.map(Box::new);
         if let Some(connection) = im.connections.get_mut(im.current) {
-            connection.failure = error;
+            connection.failure = error.map(Box::new);
         }
         let attempt = im.connections.get(im.current).and_then(|c| c.last_attempt).unwrap_or(now);
         let errno = error.map_or(Errno::EIO, CallError::errno);

@@ -49,7 +49,7 @@ pub struct Connection {
     /// Since when it has been left because it was silent, without an answer since (DEC-48).
     pub silent: Option<Instant>,
     /// Why the last attempt has failed; `None`: it has not, or has not ended.
-    pub failure: Option<CallError>,
+    pub failure: Option<Box<CallError>>,
     /// Why it was chosen for the last connect, or was not (P-60); `None` before the first.
     pub reason: Option<ChoiceReason>,
 }
