@@ -342,6 +342,10 @@ impl Tunables {
             }
 
             if row.writable == Writable::Deprecated {
+                // An export holds the default: an import of it has no news for anybody.
+                if next.value(row.name) == Some(value) {
+                    continue;
+                }
                 tracing::warn!("{} is deprecated and has no effect", row.name);
                 continue;
             }

@@ -51,13 +51,7 @@ impl Ready {
 /// The reason that the daemon gave, or what the system says.
 pub(crate) fn enter(log: Option<&Path>) -> anyhow::Result<Role> {
     let null = OpenOptions::new().read(true).write(true).open("/dev/null").context("/dev/null")?;
-    let log = match log {
-        Some(path) => {
-            let open = OpenOptions::new().append(true).create(true).open(path);
-            Some(open.with_context(|| format!("log {}", path.display()))?)
-        }
-        None => None,
-    };
+    let log = log.map(log_file).transpose()?;
     let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context("pipe")?;
     if let Some(first) = sys::fork().context("fork")? {
         drop(to);
@@ -74,6 +68,12 @@ pub(crate) fn enter(log: Option<&Path>) -> anyhow::Result<Role> {
             std::process::exit(1);
         }
     }
+}
+
+/// The file that log lines go behind.
+pub(crate) fn log_file(path: &Path) -> anyhow::Result<File> {
+    let open = OpenOptions::new().append(true).create(true).open(path);
+    open.with_context(|| format!("log {}", path.display()))
 }
 
 /// What the daemon says.

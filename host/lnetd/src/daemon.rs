@@ -13,6 +13,7 @@ use lnet::Profile;
 use lnet_config::{Config, ModuleParameters};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::Options;
 use crate::background::{self, Role};
@@ -107,10 +108,16 @@ fn run(options: &mut Options, answers: impl FnOnce()) -> anyhow::Result<()> {
     let level = if options.quiet { "warn" } else { "info" };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    // In the background standard error leads to the file already.
+    let file = options.log.as_deref().filter(|_| !options.background);
+    let writer = match file {
+        Some(path) => BoxMakeWriter::new(Arc::new(background::log_file(path)?)),
+        None => BoxMakeWriter::new(io::stderr),
+    };
     // A second daemon in one process (tests) keeps the first one's log.
     // Colours are for eyes: a journal or a file gets none.
-    let log = tracing_subscriber::fmt().with_ansi(io::stderr().is_terminal());
-    let _ = log.with_env_filter(filter).with_writer(io::stderr).try_init();
+    let log = tracing_subscriber::fmt().with_ansi(file.is_none() && io::stderr().is_terminal());
+    let _ = log.with_env_filter(filter).with_writer(writer).try_init();
     raise_file_limit();
 
     // Signals are taken over before anything can be left behind by one.

@@ -124,9 +124,9 @@ pub struct Options {
     #[arg(short, long)]
     pub background: bool,
 
-    /// With --background: append the log to a file. Without it the log goes where standard error
-    /// leads, unless that is a terminal.
-    #[arg(long, value_name = "FILE", requires = "background")]
+    /// Append the log to a file. Without it the log goes where standard error leads; with --background
+    /// nowhere if that is a terminal.
+    #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 
     /// Write the process id to a file, which goes with the daemon.

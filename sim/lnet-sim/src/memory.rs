@@ -5,7 +5,7 @@
 //! gigabyte of them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use lnet::upper::Arena;
 use lnet::{Payload, RouterMemory};
@@ -189,7 +189,8 @@ impl Mem {
 impl Memory for Mem {
     /// Places without bytes read as zeros.
     fn bytes(&self, s: Span) -> &[u8] {
-        static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+        // Made with the first use: as a constant they would be a megabyte of the program.
+        static ZEROS: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; 1 << 20]);
         match self.regions.get(s.region.0 as usize) {
             Some(Some(Region::Bytes(b))) => {
                 &b[s.offset as usize..s.offset as usize + s.len as usize]

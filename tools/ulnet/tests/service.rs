@@ -36,6 +36,8 @@ impl Service {
             .arg(dir.join("node.yaml"))
             .arg("--socket")
             .arg(dir.join("s"))
+            .arg("--log")
+            .arg(dir.join("log"))
             .env("NOTIFY_SOCKET", dir.join("notify"))
             .stderr(Stdio::null());
         if watchdog {
@@ -97,6 +99,21 @@ fn systemd_gets_notifications_of_readiness_reloads_and_the_end() {
     assert_eq!(s.notified().trim(), "STOPPING=1");
     assert!(s.child.wait().unwrap().success());
     assert!(!s.dir.join("s").exists());
+}
+
+/// Exports hold the default of what has no effect any more: read again, it is no news.
+#[test]
+fn the_log_of_a_daemon_in_the_foreground_warns_of_what_a_file_changes_in_vain() {
+    let of = |interval| {
+        config(1, &["tcp"])
+            .replace("global:\n", &format!("global:\n  recovery_interval: {interval}\n"))
+    };
+    let s = Service::start("log", &of(1), false);
+    assert_eq!(s.notified().trim(), "READY=1");
+    let log = || fs::read_to_string(s.dir.join("log")).unwrap();
+    assert!(!log().contains("recovery_interval"), "{}", log());
+    s.reload(&of(3));
+    assert!(log().contains("recovery_interval is deprecated"), "{}", log());
 }
 
 #[test]

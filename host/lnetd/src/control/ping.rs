@@ -1,6 +1,6 @@
 //! `ping` and `discover`: waits for peers, without the lock.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lnet::Found;
 use lnet_admin::{AdminError, Contact, Contacted, Discover, Ping, Reply};
@@ -16,14 +16,16 @@ const KERNEL_PING_TIMEOUT: Duration = Duration::from_secs(180);
 impl Control {
     pub(super) fn ping(&self, ping: &Ping) -> Result<Reply, AdminError> {
         let handle = self.handle(Errno::ENETDOWN)?;
-        let own_limit = {
+        let (own_limit, of_responses) = {
             let tunables = &self.state().tunables;
-            match tunables.conduct.patient_user_pings {
+            let own_limit = match tunables.conduct.patient_user_pings {
                 true => KERNEL_PING_TIMEOUT,
                 false => tunables.ping_limit(),
-            }
+            };
+            (own_limit, Duration::from_secs(tunables.transaction_timeout.unsigned_abs()))
         };
         let timeout = ping.timeout_ms.map_or(own_limit, Duration::from_millis);
+        let began = Instant::now();
         let asked: Vec<_> = ping
             .nids
             .iter()
@@ -42,6 +44,10 @@ impl Control {
         };
         let why = |e: &OpError| match (e.errno(), absent) {
             (Errno::EINVAL, Some(source)) => not_ours(source),
+            // Given up with its descriptor, before its own limit (H-63).
+            (Errno::EIO, _) if began.elapsed() < timeout => {
+                format!("no answer within {of_responses:?}, the transaction_timeout")
+            }
             (Errno::EIO, _) => format!("no answer within {timeout:?}"),
             _ => e.to_string(),
         };
