@@ -230,7 +230,7 @@ impl Node {
         let disabled = info.features.contains(Features::RTE_DISABLED);
         if disabled && self.router.routes.all().any(|r| r.gateway == id && r.cached) {
             // Once, not at every check; a state that gets worse is a warning.
-            tracing::warn!(gateway = %peer.primary, "has routing disabled");
+            tracing::warn!("gateway {}: has routing disabled", peer.primary);
         }
         let (mut lost, mut found) = (false, false);
         for route in self.router.routes.all_mut().filter(|r| r.gateway == id) {
