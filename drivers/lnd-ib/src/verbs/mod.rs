@@ -32,6 +32,7 @@ mod memory;
 mod news;
 mod pages;
 mod registrations;
+mod roce;
 mod sends;
 mod sys;
 mod work;
@@ -222,6 +223,16 @@ impl Verbs {
     /// The port as it is now.
     pub fn port_state(&self) -> PortState {
         self.device.port_state()
+    }
+
+    /// The version of RoCE that its connections use, 1 or 2; 0 for none, or if it is not known.
+    pub fn roce_version(&self) -> u8 {
+        match self.device.port_state() {
+            PortState { ethernet: true, .. } => {
+                roce::version(&self.device.name, self.device.port, self.config.addr)
+            }
+            _ => 0,
+        }
     }
 
     /// What is pinned.
