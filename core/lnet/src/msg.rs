@@ -324,6 +324,12 @@ impl Msg {
         self.answers || self.is_response()
     }
 
+    /// Whether all its copies have one end, of which a program or the node gets to know: whichever copy
+    /// gets through decides it.
+    pub(crate) const fn has_one_end(&self) -> bool {
+        matches!(self.role, Role::Request | Role::GetIn | Role::AckOut)
+    }
+
     pub(crate) fn is_response(&self) -> bool {
         matches!(self.hdr.kind.msg_type(), MsgType::Ack | MsgType::Reply)
     }

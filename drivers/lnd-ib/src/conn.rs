@@ -69,6 +69,8 @@ pub(crate) struct Conn {
     /// Messages that came before the connection was established.
     pub(crate) early: Vec<(u16, Msg, usize)>,
     pub(crate) served: Vec<Served>,
+    /// Whether what is read behind its end is taken: the peer has kept to the protocol.
+    pub(crate) believed: bool,
     /// Headers that wait for the node's verdict.
     pub(crate) rxs: BTreeSet<RxId>,
     pub(crate) last_sent: Instant,
@@ -83,8 +85,8 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    /// Whether nothing is posted.
-    pub(crate) const fn is_drained(&self) -> bool {
-        self.posted_sends == 0 && self.posted_receives == 0
+    /// Whether nothing is posted, and nothing that was received is in use.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.posted_sends == 0 && self.posted_receives == 0 && self.rxs.is_empty()
     }
 }

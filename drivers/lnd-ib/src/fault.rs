@@ -65,6 +65,14 @@ impl CloseReason {
         }
     }
 
+    /// Whether the peer has kept to the protocol, and this side still counts on what it has sent.
+    pub(crate) const fn is_innocent(self) -> bool {
+        matches!(
+            self,
+            Self::Left | Self::Timeout | Self::Work | Self::Receive | Self::CompletionsLost
+        )
+    }
+
     /// Its name in counters.
     pub const fn name(self) -> &'static str {
         match self {

@@ -21,6 +21,8 @@ pub struct Stats {
     pub closed: BTreeMap<&'static str, u64>,
     /// Connections whose queue pair was destroyed before it had drained.
     pub undrained: u64,
+    /// Messages that were read behind the end of their connection, and had come before it.
+    pub last_words: u64,
     /// Bytes of messages and RDMA writes that were posted.
     pub bytes_out: u64,
     /// NOOP messages sent.

@@ -5,7 +5,7 @@ use lnet_types::{Fault, Instant, IoVec, MsgId, Nid};
 use lnet_wire::Hdr;
 use lnet_wire::ib::{Done, RdmaDesc, Type};
 
-use crate::flags::Flags;
+use crate::flags::{Flags, expects_answer};
 use crate::value::{ConnId, MapId, Write};
 
 slotmap::new_key_type! {
@@ -99,6 +99,9 @@ pub(crate) struct Tx {
     pub(crate) msg: Option<MsgId>,
     /// The first thing that went wrong.
     pub(crate) failed: Option<Fault>,
+    /// What becomes of it if nothing of its connection, which has ended, is still to be read that says
+    /// otherwise.
+    pub(crate) doom: Option<Fault>,
     /// Memory that is mapped for it.
     pub(crate) map: Option<MapId>,
     /// A message with the key of its memory has been posted.
@@ -112,6 +115,13 @@ pub(crate) struct Tx {
 }
 
 impl Tx {
+    /// Whether the peer's answer to what was posted is here. It shows that the posting has arrived, however
+    /// its completion, which is still to come, ends: an acknowledgement may be lost behind the answer.
+    pub(crate) const fn is_answered(&self) -> bool {
+        let Flags { sending, waiting, queued } = self.flags;
+        sending > 0 && !waiting && !queued && expects_answer(self.kind.next_type())
+    }
+
     /// Whether the peer knows the key of its memory, and may be writing there as long as the queue pair
     /// lives.
     pub(crate) const fn is_exposed(&self) -> bool {

@@ -343,6 +343,10 @@ pub struct RdmaPortSnapshot {
     pub gid: Option<core::net::Ipv6Addr>,
     /// The partition key of the interface, 0 if not known.
     pub pkey: u16,
+    /// The version of RoCE that connections of the interface use, 0 for none or if not known.
+    pub roce: u8,
+    /// Seconds of silence after which a connection shows that it lives, 0 for never; absent if not known.
+    pub keepalive_s: Option<u32>,
 }
 
 /// A peer.

@@ -179,6 +179,8 @@ pub(crate) fn port(stack: &Stack, ni: NiId) -> Option<RdmaPortSnapshot> {
         ethernet: state.ethernet,
         gid: state.gid,
         pkey: state.pkey,
+        roce: port.adapter.roce_version(),
+        keepalive_s: u32::try_from(port.ib.config().keepalive.as_secs()).ok(),
     })
 }
 

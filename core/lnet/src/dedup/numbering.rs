@@ -37,7 +37,7 @@ impl Numbering {
         let session = *self.session.get_or_insert_with(name);
         let n = self.next;
         self.next += 1;
-        Numbered { session, n, unsure: false }
+        Numbered { session, n, unsure: false, written: false }
     }
 
     /// Whether a further copy of a message is recognized as one while `session` is the session with the
@@ -54,9 +54,26 @@ pub(crate) struct Numbered {
     n: u64,
     /// An earlier copy may have arrived.
     unsure: bool,
+    /// An earlier copy has been written whole.
+    written: bool,
 }
 
 impl Numbered {
+    /// Whether both are copies of one message.
+    pub(super) fn is_of(self, other: Self) -> bool {
+        (self.session, self.n) == (other.session, other.n)
+    }
+
+    /// An earlier copy has been written whole: this one need not be.
+    pub(super) const fn note_written(&mut self) {
+        self.written = true;
+    }
+
+    /// Whether an earlier copy has been written whole.
+    pub(crate) const fn is_written(self) -> bool {
+        self.written
+    }
+
     /// The next copy of the message may not be the first to arrive.
     pub(crate) const fn note_unsure(&mut self) {
         self.unsure = true;

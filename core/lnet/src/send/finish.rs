@@ -17,6 +17,7 @@ impl Node {
     /// One attempt, or one reception, has ended.
     pub(crate) fn finish(&mut self, now: Instant, id: MsgId, outcome: Result<(), Fault>) {
         let next = self.judge(now, id, outcome);
+        let (outcome, next) = self.with_earlier_copies(id, outcome, next);
         if let Err(fault) = outcome {
             let rest = match next {
                 Next::Again => Some(None),
@@ -29,6 +30,28 @@ impl Node {
             self.note_undelivered(id, fault);
         }
         self.complete(now, id, outcome.map_err(|f| f.errno), &[]);
+    }
+
+    /// A message whose last attempt has failed has got through all the same if an earlier copy has, which
+    /// its driver did not give back when its rail fell silent; as long as a driver has one, it may.
+    fn with_earlier_copies(
+        &self,
+        id: MsgId,
+        outcome: Result<(), Fault>,
+        next: Next,
+    ) -> (Result<(), Fault>, Next) {
+        let msg = self.msgs.get(id).filter(|msg| outcome.is_err() && msg.has_one_end());
+        let Some((msg, numbered)) = msg.and_then(|msg| Some((msg, msg.numbered?))) else {
+            return (outcome, next);
+        };
+        if numbered.is_written() {
+            return (Ok(()), Next::End);
+        }
+        let ends = matches!(next, Next::End | Next::Spent);
+        if ends && self.now() < msg.deadline && self.has_remnants(numbered) {
+            return (outcome, Next::Rest(msg.deadline));
+        }
+        (outcome, next)
     }
 
     /// H-24.
@@ -74,7 +97,7 @@ impl Node {
             Role::AckIn => Some(EventKind::Ack),
             Role::ReplyIn => Some(EventKind::Reply),
             Role::Copy => return self.copy_ended(now, id, status.is_ok()),
-            Role::Remnant => return self.remnant_ended(now, id),
+            Role::Remnant => return self.remnant_ended(now, id, status.is_ok()),
             Role::Repeat => return self.repeat_ended(id, status.is_ok()),
             Role::AckOut | Role::Forward => None,
         };

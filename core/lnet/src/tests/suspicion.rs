@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use lnet_types::Prng;
+use lnet_types::{Errno, Fault, HealthStatus, Prng};
 use lnet_wire::Kind;
 
 use super::policy::rule;
@@ -268,6 +268,46 @@ fn messages_that_the_driver_has_begun_leave_their_credits_to_their_copies() {
     let peers = w.hosts[0].node.peer_views(None, usize::MAX);
     let nis = peers.iter().flat_map(|(_, peer)| &peer.nis);
     assert!(nis.into_iter().all(|ni| ni.credits == 2), "none is lost, none given twice");
+}
+
+/// Each copy counts as an attempt, and the last one fails while the first two are with their drivers.
+#[test]
+fn a_message_whose_last_copy_fails_ends_with_the_earlier_ones_that_are_under_way() {
+    let broken = Fault::new(HealthStatus::NetworkTimeout, Errno::EIO);
+    for arrives in [true, false] {
+        let mut w = pair();
+        w.gives_back = false;
+        w.hold();
+        w.put(0, B[0], 1, false);
+        for _ in 0..2 {
+            let (from, to) = w.held_pairs().pop().unwrap();
+            w.doubt(0, &from, &to, Doubt::Silent);
+        }
+        assert_eq!(w.held.len(), 3, "{:?}", w.held_pairs());
+        let fail = |w: &mut World, at: usize| {
+            let (_, t) = w.held.remove(at).unwrap();
+            w.hosts[0].node.tx_done(w.now, t.msg, Err(broken));
+            w.drain();
+        };
+        fail(&mut w, 2);
+        assert_eq!(w.events(0, 1), [], "two copies may get there");
+        if arrives {
+            w.pass_all();
+        } else {
+            fail(&mut w, 1);
+            assert_eq!(w.events(0, 1), [], "one copy may get there");
+            while !w.held.is_empty() {
+                fail(&mut w, 0);
+            }
+        }
+        let mut got = w.events(0, 1);
+        got.retain(|(kind, ..)| *kind == EventKind::Send);
+        assert!(got.len() == 1 && got[0].1 == arrives, "{got:?}");
+        w.pass_all();
+        assert!(w.hosts[0].node.msgs.is_empty());
+        let puts = w.hosts[1].events.iter().filter(|e| e.kind == EventKind::Put).count();
+        assert_eq!(puts, usize::from(arrives));
+    }
 }
 
 /// A receiver that does not deduplicate gets no copies of them; what waits behind them goes all the same.

@@ -22,6 +22,7 @@ impl IbNi {
             _ => return self.attempt_failed(id, reason.errno()),
         }
         conn.state = ConnState::Closing;
+        conn.believed = reason.is_innocent();
         let nid = conn.peer;
         let (rxs, txs) = (core::mem::take(&mut conn.rxs), conn.txs.clone());
         conn.served.clear();
@@ -40,8 +41,11 @@ impl IbNi {
         for key in txs {
             if let Some(tx) = self.txs.get_mut(key) {
                 let fault = reason.fault(tx.flags, self.config.legacy_status);
-                tx.failed.get_or_insert(fault);
-                tx.flags.queued = false;
+                if core::mem::take(&mut tx.flags.queued) {
+                    tx.failed.get_or_insert(fault);
+                } else if !tx.is_answered() {
+                    tx.doom = Some(fault);
+                }
             }
             self.finish_if_unreachable(key);
         }
@@ -93,7 +97,11 @@ impl IbNi {
         if conn.state == ConnState::Closing && !conn.is_drained() {
             self.stats.undrained += 1;
         }
-        let txs = conn.txs.clone();
+        let (rxs, txs) = (conn.rxs.clone(), conn.txs.clone());
+        for rx in rxs {
+            self.rxs.remove(&rx);
+            self.report(Event::RxGone { rx });
+        }
         self.outputs.push_back(Output::Cm(CmCall::Destroy { conn: id }));
         self.works.retain(|_, (conn, _)| *conn != id);
         for key in txs {

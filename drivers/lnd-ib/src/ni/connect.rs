@@ -171,6 +171,11 @@ impl IbNi {
             (_, CmEvent::Unreachable) => self.attempt_failed(id, Errno::ENETDOWN),
             (_, CmEvent::ConnectError) => self.attempt_failed(id, Errno::ENOTCONN),
             (_, CmEvent::DeviceRemoval) => self.attempt_failed(id, Errno::ENODEV),
+            (ConnState::Accepting, CmEvent::Disconnected) if !conn.early.is_empty() => {
+                // The peer has used it already, and its end has overtaken the beginning here.
+                self.up(id);
+                self.close(id, CloseReason::Left);
+            }
             (_, CmEvent::Disconnected) | (ConnState::Accepting, CmEvent::Rejected { .. }) => {
                 self.attempt_failed(id, Errno::ECONNRESET);
             }
@@ -235,6 +240,7 @@ impl IbNi {
             keepalive: false,
             early: Vec::new(),
             served: Vec::new(),
+            believed: false,
             rxs: BTreeSet::new(),
             last_sent: self.now,
             begun: self.now,

@@ -51,7 +51,12 @@ impl IbNi {
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.posted_receives = conn.posted_receives.saturating_sub(1);
         match (conn.state, outcome) {
-            (ConnState::Closing, _) => self.drained(id, None),
+            (ConnState::Closing, outcome) => {
+                if let Some((msg, nob)) = outcome.ok().and_then(|bytes| Msg::parse(bytes).ok()) {
+                    self.last_word(id, slot, msg, nob);
+                }
+                self.drained(id, None);
+            }
             (_, Err(())) => self.close(id, CloseReason::Receive),
             (state, Ok(bytes)) => match Msg::parse(bytes) {
                 Err(error) => self.close(id, CloseReason::Wire(error)),
@@ -116,6 +121,58 @@ impl IbNi {
         self.pump(id);
     }
 
+    /// A message that was there before its connection ended, and is read behind that end. Its sender's
+    /// adapter has seen it acknowledged, so its sender counts it as delivered: what is whole with it is
+    /// taken. What needs an answer is not; its sender knows that none came.
+    fn last_word(&mut self, id: ConnId, slot: u16, msg: Msg, nob: usize) {
+        let own = self.start;
+        let Some(conn) = self.conns.get(id).filter(|conn| conn.believed) else { return };
+        let Msg { head, body } = msg;
+        if (head.version, head.src, head.src_stamp) != (conn.version, conn.peer, conn.stamp)
+            || (head.dst, head.dst_stamp) != (own.nid, own.incarnation)
+        {
+            return;
+        }
+        let peer = conn.peer;
+        self.stats.last_words += 1;
+        match body {
+            Body::Immediate(hdr) => {
+                let have = nob.saturating_sub(Body::IMMEDIATE_PAYLOAD) as u32;
+                let pending = Pending::Immediate { conn: id, slot, hdr, have };
+                self.header(peer, hdr.src_pid, hdr, pending);
+            }
+            Body::PutDone(done) => {
+                self.ended_by(id, done, |kind| matches!(kind, TxKind::PutAck { .. }))
+            }
+            Body::GetDone(done) => {
+                self.ended_by(id, done, |kind| matches!(kind, TxKind::Get { .. }))
+            }
+            _ => {}
+        }
+    }
+
+    /// The data of an exchange are in place, though its connection has ended. Its memory comes back when
+    /// the queue pair is destroyed, as that of the others.
+    fn ended_by(&mut self, id: ConnId, done: Done, fits: impl Fn(&TxKind) -> bool) {
+        let key = of_cookie(done.cookie);
+        let found = self.txs.get_mut(key).filter(|tx| tx.conn == Some(id) && tx.flags.waiting);
+        let Some(tx) = found.filter(|tx| fits(&tx.kind)) else { return };
+        let Ok(nob) = u32::try_from(done.status) else { return };
+        let whole = match &mut tx.kind {
+            TxKind::PutAck { nob: wanted, .. } => nob == *wanted,
+            TxKind::Get { sink, landed, .. } => {
+                let fits = u64::from(nob) <= iovec_len(sink);
+                *landed = fits.then_some(nob);
+                fits
+            }
+            _ => false,
+        };
+        if whole {
+            tx.doom = None;
+            tx.flags.answered();
+        }
+    }
+
     /// Reports a header to the node, whose verdict is awaited.
     pub(super) fn header(&mut self, peer: Nid, pid: Pid, hdr: Hdr, pending: Pending) {
         self.last_rx += 1;
@@ -136,7 +193,8 @@ impl IbNi {
             return;
         }
         let Some(pending) = self.rxs.remove(&rx) else { return };
-        if let Some(conn) = pending.conn().and_then(|conn| self.conns.get_mut(conn)) {
+        let conn = pending.conn();
+        if let Some(conn) = conn.and_then(|conn| self.conns.get_mut(conn)) {
             conn.rxs.remove(&rx);
         }
         match verdict {
@@ -148,6 +206,10 @@ impl IbNi {
                     self.close(conn, CloseReason::Misbehaved(how));
                 }
             }
+        }
+        if let Some(id) = conn {
+            // Behind the copy out of its receive buffer.
+            self.drained(id, None);
         }
     }
 

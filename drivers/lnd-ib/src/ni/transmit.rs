@@ -170,7 +170,9 @@ impl IbNi {
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.posted_sends = conn.posted_sends.saturating_sub(1);
         let (up, peer) = (conn.state == ConnState::Up, conn.peer);
+        let mut answered = false;
         if let Some(tx) = self.txs.get_mut(key) {
+            answered = tx.is_answered();
             tx.flags.completed();
             if matches!(tx.kind, TxKind::Noop) {
                 conn.noops = conn.noops.saturating_sub(1);
@@ -186,7 +188,9 @@ impl IbNi {
                 self.pump(id);
             }
             Err(()) if up => {
-                if let Some(tx) = self.txs.get_mut(key) {
+                if answered {
+                    self.finish_if_complete(key);
+                } else if let Some(tx) = self.txs.get_mut(key) {
                     // Its own posting counts as under way: it may have arrived.
                     let flags = Flags { sending: 1, ..tx.flags };
                     let fault = CloseReason::Work.fault(flags, self.config.legacy_status);
@@ -194,7 +198,14 @@ impl IbNi {
                 }
                 self.close(id, CloseReason::Work);
             }
-            _ => self.drained(id, Some(key)),
+            outcome => {
+                let tx = self.txs.get_mut(key).filter(|tx| tx.flags.is_complete());
+                if let (Some(tx), Ok(())) = (tx, outcome) {
+                    // The peer's adapter has it: only the report of that is late.
+                    tx.doom = None;
+                }
+                self.drained(id, Some(key));
+            }
         }
     }
 
@@ -213,6 +224,7 @@ impl IbNi {
             flags: Flags::default(),
             msg,
             failed: None,
+            doom: None,
             map: None,
             announced: false,
             since: self.now,
@@ -498,7 +510,7 @@ impl IbNi {
             self.maps.remove(&map);
             self.outputs.push_back(Output::Unmap { map });
         }
-        let outcome = tx.failed.map_or(Ok(()), Err);
+        let outcome = tx.failed.or(tx.doom).map_or(Ok(()), Err);
         match (tx.msg, tx.kind) {
             (Some(msg), TxKind::PutAck { landing, .. }) => {
                 let place = match (tx.map, landing) {

@@ -187,6 +187,31 @@ fn what_overtakes_a_connection_and_follows_its_end_is_not_heard() {
 }
 
 #[test]
+fn what_overtakes_a_connection_that_ends_before_it_is_known_here_is_heard() {
+    let mut ib = alone(IbConfig::default());
+    let now = Instant::from_secs(1);
+    ib.connect_request(now, RequestId(1), &bytes(&request()));
+    let accepted = |output| match output {
+        Output::Cm(CmCall::Accept { conn, .. }) => Some(conn),
+        _ => None,
+    };
+    let conn = outputs(&mut ib).into_iter().find_map(accepted).expect("it is let in");
+    let ack = Hdr {
+        dst: nid(B),
+        src: nid(A),
+        dst_pid: Pid::LUSTRE,
+        src_pid: Pid::LUSTRE,
+        payload_len: 0,
+        kind: Kind::Put { ack: Handle::NONE, match_bits: 0, hdr_data: 0, portal: 0, offset: 0 },
+    };
+    let head = MsgHead { dst_stamp: 0xb, ..request().head };
+    ib.received(now, conn, 0, Ok(&bytes(&Msg { head, body: Body::Immediate(ack) })));
+    ib.cm_event(now, conn, CmEvent::Disconnected);
+    let heard = |output: &Output| matches!(output, Output::Event(Event::Header { .. }));
+    assert!(outputs(&mut ib).iter().any(heard), "the adapter has acknowledged it");
+}
+
+#[test]
 fn requests_by_the_thousand_meet_a_limit() {
     let limits = Limits { connections_per_peer: 10, accepting: 25, ..Limits::DEFAULT };
     let mut ib = alone(IbConfig { limits, ..IbConfig::default() });

@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use lnd_ib::{Adapter, CmEvent, ConnId, DeviceEvent, Event, IbConfig, Output};
+use lnd_ib::{Adapter, CmEvent, ConnId, DeviceEvent, Event, IbConfig, Output, WorkId};
 use lnet::{Doubt, Link};
 use lnet_types::{Errno, HealthStatus as H};
 use lnet_wire::ByteOrder;
@@ -198,6 +198,110 @@ fn a_connection_with_64_posted_requests_drains_in_bounded_time() {
     }
 }
 
+/// B's connection with A.
+fn other_side(world: &World) -> ConnId {
+    let conns = world.conns(1);
+    assert_eq!(conns.len(), 1);
+    conns[0]
+}
+
+/// Ends a connection for the driver of a host before it reads what its adapter has.
+fn end_unread(world: &mut World, host: usize, conn: ConnId) {
+    let now = world.now;
+    world.hosts[host].port.ib.cm_event(now, conn, CmEvent::Disconnected);
+}
+
+#[test]
+fn a_message_that_is_read_behind_the_end_of_its_connection_is_delivered() {
+    let (mut world, _) = connected(IbConfig::default());
+    let received = world.hosts[1].received.len();
+    world.put(0, 1, 1, 8);
+    let far = other_side(&world);
+    end_unread(&mut world, 1, far);
+    world.run(SECOND);
+    assert_eq!(world.hosts[0].end(1), Some(Ok(())), "B's adapter has acknowledged it");
+    let new = &world.hosts[1].received[received..];
+    assert_eq!(new.iter().map(|r| r.outcome).collect::<Vec<_>>(), [Some(Ok(()))]);
+    assert_eq!(world.hosts[1].port.ib.stats().last_words, 1);
+    world.assert_clean();
+}
+
+#[test]
+fn a_put_whose_last_message_is_read_behind_the_end_of_its_connection_is_delivered() {
+    let (mut world, conn) = connected(IbConfig::default());
+    let received = world.hosts[0].received.len();
+    // The data and PUT_DONE are with A's adapter, which has acknowledged them, and A has not read it.
+    world.faults.swallowed = Some(Type::PutDone);
+    world.put(1, 0, 1, 65536);
+    world.run(Duration::from_millis(1));
+    assert_eq!(world.hosts[1].end(1), Some(Ok(())));
+    let cookie = world.trace.iter().find_map(|arrived| match arrived.msg.body {
+        Body::PutAck { dst_cookie, .. } => Some(dst_cookie),
+        _ => None,
+    });
+    let done = Done { cookie: cookie.expect("A has answered"), status: 65536 };
+    end_unread(&mut world, 0, conn);
+    say(&mut world, conn, 0, |_| {}, Body::PutDone(done));
+    world.drain(0);
+    world.run(SECOND);
+    let new = &world.hosts[0].received[received..];
+    assert_eq!(new.iter().map(|r| r.outcome).collect::<Vec<_>>(), [Some(Ok(()))]);
+    world.assert_clean();
+}
+
+#[test]
+fn a_completion_that_is_read_behind_the_end_of_its_connection_counts() {
+    let (mut world, conn) = connected(IbConfig::default());
+    world.put(0, 1, 1, 8);
+    end_unread(&mut world, 0, conn);
+    world.run(SECOND);
+    assert_eq!(world.hosts[0].end(1), Some(Ok(())), "it has arrived");
+    world.assert_clean();
+}
+
+#[test]
+fn an_exchange_whose_answer_is_here_is_whole_though_the_completion_of_its_request_fails() {
+    // B's adapter has not seen its PUT_ACK acknowledged, and A's data are there all the same.
+    let (mut world, _) = connected(IbConfig::default());
+    let received = world.hosts[1].received.len();
+    world.faults.no_completions = true;
+    world.put(0, 1, 1, 65536);
+    while !world.trace.iter().any(|arrived| arrived.kind == Type::PutDone) {
+        world.run(Duration::from_micros(1));
+    }
+    let far = other_side(&world);
+    end_unread(&mut world, 1, far);
+    world.run(Duration::from_secs(10));
+    let new = &world.hosts[1].received[received..];
+    assert_eq!(new.iter().map(|r| r.outcome).collect::<Vec<_>>(), [Some(Ok(()))]);
+    world.assert_clean();
+    // The same where the completion says so itself.
+    for get in [false, true] {
+        let (mut world, conn, cookie, work) = posted(get, false);
+        let answer = if get {
+            Body::GetDone(Done { cookie, status: 65536 })
+        } else {
+            Body::PutNak(Done { cookie, status: 0 })
+        };
+        say(&mut world, conn, 1, |_| {}, answer);
+        let now = world.now;
+        world.hosts[0].port.ib.work_done(now, work, Err(()));
+        world.drain(0);
+        world.run(SECOND);
+        assert_eq!(world.hosts[0].end(1), Some(Ok(())), "get: {get}");
+    }
+}
+
+#[test]
+fn nothing_is_taken_behind_the_end_of_a_connection_whose_peer_breaks_the_protocol() {
+    let (mut world, conn) = connected(IbConfig::default());
+    say(&mut world, conn, 8, |_| {}, Body::Noop);
+    assert_eq!(closed(&world, 0, "credits"), Some(1));
+    world.put(1, 0, 1, 8);
+    world.run(Duration::from_millis(1));
+    assert_eq!(world.hosts[0].port.ib.stats().last_words, 0);
+}
+
 /// A message of B on its connection with A, as a peer that is not one of ours might send it.
 fn say(world: &mut World, conn: ConnId, credits: u8, edit: impl Fn(&mut MsgHead), body: Body) {
     let (from, to) = (world.hosts[1].nid, world.hosts[0].nid);
@@ -257,11 +361,12 @@ fn whatever_breaks_the_protocol_closes_the_connection_by_name() {
 
 /// A with a request under way on its connection; its cookie.
 fn waiting(get: bool) -> (World, ConnId, u64) {
-    posted(get, true)
+    let (world, conn, cookie, _) = posted(get, true);
+    (world, conn, cookie)
 }
 
 /// The same, whose work request has completed or not.
-fn posted(get: bool, completed: bool) -> (World, ConnId, u64) {
+fn posted(get: bool, completed: bool) -> (World, ConnId, u64, WorkId) {
     let (mut world, conn) = connected(IbConfig::default());
     let (to, now) = (world.hosts[1].nid, world.now);
     let order = if get {
@@ -285,7 +390,7 @@ fn posted(get: bool, completed: bool) -> (World, ConnId, u64) {
                 if completed {
                     world.hosts[0].port.ib.work_done(now, post.work, Ok(()));
                 }
-                return (world, conn, cookie);
+                return (world, conn, cookie, post.work);
             }
             _ => {}
         }
@@ -301,7 +406,7 @@ fn an_answer_counts_once_and_for_its_own_request() {
     say(&mut world, conn, 0, same, Body::GetDone(Done { cookie, status: 65536 }));
     assert_eq!(closed(&world, 0, "cookie"), Some(1), "the second one");
 
-    let (mut world, conn, cookie) = posted(true, false);
+    let (mut world, conn, cookie, _) = posted(true, false);
     say(&mut world, conn, 1, same, Body::GetDone(Done { cookie, status: 65536 }));
     assert_eq!(closed(&world, 0, "cookie"), None, "it may come ahead of the completion");
     say(&mut world, conn, 0, same, Body::GetDone(Done { cookie, status: 4096 }));

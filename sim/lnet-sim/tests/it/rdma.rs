@@ -184,6 +184,79 @@ fn a_degraded_link_is_left_for_another_rail() {
     assert!(stall < 200_000_000, "{stall} ns\n{}", played.summary);
 }
 
+/// Which host stands still, from when, and how long, in milliseconds: adapters repeat what gets no
+/// acknowledgement meanwhile, all rails are doubted in turns, and connections end.
+const PAUSES: [(&str, u32, u32); 24] = [
+    ("a", 6419, 1203),
+    ("a", 7664, 545),
+    ("a", 10117, 86),
+    ("a", 10998, 32),
+    ("a", 14371, 403),
+    ("a", 19320, 207),
+    ("a", 23286, 257),
+    ("a", 33527, 246),
+    ("a", 34509, 274),
+    ("a", 36425, 329),
+    ("a", 39390, 372),
+    ("a", 53893, 1735),
+    ("b", 8525, 1680),
+    ("b", 11139, 292),
+    ("b", 11712, 264),
+    ("b", 13650, 53),
+    ("b", 15129, 320),
+    ("b", 17563, 246),
+    ("b", 20112, 488),
+    ("b", 21112, 23),
+    ("b", 27947, 1088),
+    ("b", 35085, 1948),
+    ("b", 37985, 386),
+    ("b", 49796, 319),
+];
+
+/// The data of a PUT and its last message had come, and their receiver had not seen its own PUT_ACK
+/// acknowledged: it failed what it had.
+#[test]
+fn hosts_that_stand_still_lose_no_message_over_two_rails() {
+    let mut text = r#"
+name = "loaded"
+duration = "130s"
+fidelity = "bytes"
+seed = 3
+[[net]]
+name = "o2ib"
+transport = "rdma"
+latency = "2ms"
+jitter = "150ms"
+[[node]]
+name = "a"
+rails = ["o2ib", "o2ib"]
+[[node]]
+name = "b"
+rails = ["o2ib", "o2ib"]
+[[workload]]
+kind = "request"
+from = "a"
+to = "b"
+window = 1
+size = 2000
+reply = 20000
+timeout = "45s"
+start = "5s"
+until = "55s"
+[bars]
+errors = 0
+duplicates = 0
+"#
+    .to_owned();
+    for (host, at, span) in PAUSES {
+        text += &format!(
+            "[[fault]]\nkind = \"pause\"\non = \"{host}\"\nat = \"{at}ms\"\nfor = \"{span}ms\"\n"
+        );
+    }
+    let played = must_hold(&scenario(&text), None);
+    assert!(played.summary.completed > 50, "{}", played.summary);
+}
+
 /// A client on streams, a server on RDMA, and two routers between them.
 fn routed(fault: &str) -> Played {
     let text = format!(

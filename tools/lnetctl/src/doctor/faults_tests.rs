@@ -392,10 +392,62 @@ fn each_planted_fault_of_an_rdma_port_is_found_alone() {
     assert!(found.len() == 1 && found[0].text.contains("limited member"), "{found:#?}");
 }
 
+/// The same on RoCE, the last one a router.
+fn roce_site() -> Vec<String> {
+    let on_roce = |n| {
+        let text = replaced(rdma_node(n), "InfiniBand", "Ethernet");
+        replaced(text, "pkey: 0x8001", "roce_version: 2, keepalive: 100, pkey: 0xffff")
+    };
+    let mut site: Vec<String> = (1..=3).map(on_roce).collect();
+    let router = replaced(site[2].clone(), "peer_credits: 8", "peer_timeout: 180");
+    site[2] = replaced(router, "global:\n", "routing:\n- enable: 1\nglobal:\n");
+    site
+}
+
+#[test]
+fn each_planted_fault_of_a_roce_port_is_found_alone() {
+    assert_eq!(found(&roce_site()), []);
+    // A version that is not known, and a router that takes no peer for dead, are no faults.
+    for (at, from, to) in
+        [(0, "roce_version: 2, ", ""), (2, "peer_timeout: 180", "peer_timeout: 0")]
+    {
+        let mut site = roce_site();
+        site[at] = replaced(site[at].clone(), from, to);
+        assert_eq!(found(&site), [], "{to}");
+    }
+    for (at, from, to, says) in [
+        (1, "roce_version: 2", "roce_version: 1", "use RoCE v1, those of others v2"),
+        (0, "keepalive: 100", "keepalive: 0", "show no sign of life, and the router ib3"),
+        (0, "keepalive: 100", "keepalive: 300", "every 300 s, and the router ib3 takes a peer for"),
+    ] {
+        let mut site = roce_site();
+        site[at] = replaced(site[at].clone(), from, to);
+        let found = found(&site);
+        let [one] = &found[..] else { panic!("{to}: {found:#?}") };
+        assert_eq!(
+            (one.rule, one.nodes[0].as_str()),
+            ("RDMA ends", format!("ib{}", at + 1).as_str())
+        );
+        assert!(one.text.contains(says) && !one.fixes.is_empty(), "{to}: {one:#?}");
+    }
+    // The router's own clock is compared with no limit of its own.
+    let mut site = roce_site();
+    site[2] = replaced(site[2].clone(), "keepalive: 100", "keepalive: 0");
+    assert_eq!(found(&site), []);
+}
+
 #[test]
 fn a_saved_rdma_port_is_read_back_the_same() {
     let node = read::node(&rdma_node(1), "?").unwrap();
     assert!(node.nis[0].rdma.is_some_and(|port| port.pkey == 0x8001 && port.gid.is_some()));
+    let text = local::document(&node).render(lnet_config::Style::Classic);
+    assert_eq!(read::node(&text, "?").unwrap(), node);
+    let node = read::node(&roce_site()[2], "?").unwrap();
+    let port = node.nis[0].rdma.unwrap();
+    assert_eq!(
+        (port.roce, port.keepalive_s, node.nis[0].peer_timeout_s),
+        (2, Some(100), Some(180))
+    );
     let text = local::document(&node).render(lnet_config::Style::Classic);
     assert_eq!(read::node(&text, "?").unwrap(), node);
 }

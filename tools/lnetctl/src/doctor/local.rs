@@ -50,6 +50,7 @@ pub(super) fn node(session: &mut Session<'_>) -> Result<Node, ClientError> {
                 pings: detail.map(|d| d.health.ping_count.into()),
                 is_flapping: detail.is_some_and(|d| d.more.usage.flapping),
                 peer_credits: detail.map(|d| d.tunables.peer_credits.into()),
+                peer_timeout_s: detail.map(|d| d.tunables.peer_timeout_s.into()),
                 timeout_s: Some(timeout_s.into()),
                 rdma: match detail.and_then(|d| d.lnd.as_ref()) {
                     Some(LndSnapshot::O2ib { port, .. }) => Some(*port),
@@ -227,6 +228,7 @@ const fn bare(nid: Nid) -> Ni {
         pings: None,
         is_flapping: false,
         peer_credits: None,
+        peer_timeout_s: None,
         timeout_s: None,
         rdma: None,
     }
@@ -331,7 +333,10 @@ pub(super) fn document(node: &Node) -> Tree {
             health.into_iter().filter_map(|(key, v)| Some((key, Tree::plain(v?)))).collect();
         rows.extend((!health.is_empty()).then(|| ("health stats", Tree::map(health))));
         rows.extend(ours(ni));
-        rows.extend(within("peer_credits", ni.peer_credits).map(|t| ("tunables", t)));
+        let of_net = [("peer_timeout", ni.peer_timeout_s), ("peer_credits", ni.peer_credits)];
+        let of_net: Vec<_> =
+            of_net.into_iter().filter_map(|(key, v)| Some((key, Tree::plain(v?)))).collect();
+        rows.extend((!of_net.is_empty()).then(|| ("tunables", Tree::map(of_net))));
         rows.extend(within("timeout", ni.timeout_s).map(|t| ("lnd tunables", t)));
         let nis = Tree::List(vec![Tree::map(rows)]);
         Tree::map([("net type", Tree::plain(ni.nid.net())), ("local NI(s)", nis)])

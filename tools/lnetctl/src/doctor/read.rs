@@ -109,6 +109,7 @@ fn ni(item: &yaml::Node) -> Result<Ni, String> {
         pings: get(item, "health stats").and_then(|h| number(h, "ping_count")),
         is_flapping: is_flapping(item),
         peer_credits: get(item, "tunables").and_then(|t| number(t, "peer_credits")),
+        peer_timeout_s: get(item, "tunables").and_then(|t| number(t, "peer_timeout")),
         timeout_s: get(item, "lnd tunables").and_then(|t| number(t, "timeout")),
         rdma: get(item, "ulnet").and_then(|ours| get(ours, "rdma")).map(rdma).transpose()?,
     })
@@ -135,6 +136,8 @@ fn rdma(item: &yaml::Node) -> Result<RdmaPortSnapshot, String> {
         ethernet: is("link_layer", "Ethernet"),
         gid,
         pkey: u16::try_from(small("pkey")).unwrap_or(0),
+        roce: u8::try_from(small("roce_version")).unwrap_or(0),
+        keepalive_s: count("keepalive").and_then(|n| u32::try_from(n).ok()),
     })
 }
 

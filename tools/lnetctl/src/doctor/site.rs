@@ -161,6 +161,8 @@ pub(crate) struct Ni {
     pub(crate) pings: Option<i64>,
     pub(crate) is_flapping: bool,
     pub(crate) peer_credits: Option<i64>,
+    /// Seconds of silence after which a router takes a peer of its network for dead, 0 for never.
+    pub(crate) peer_timeout_s: Option<i64>,
     /// Seconds: the driver's own limit, 0 for none.
     pub(crate) timeout_s: Option<i64>,
     /// Its RDMA port, where it has one and that is known.

@@ -144,6 +144,8 @@ pub(crate) fn rdma_port(port: &RdmaPortSnapshot) -> Tree {
         ("mtu", Tree::plain(port.mtu)),
     ];
     rows.extend(port.gid.map(|gid| ("gid", Tree::Quoted(gid.to_string()))));
+    rows.extend((port.roce > 0).then(|| ("roce_version", Tree::plain(port.roce))));
+    rows.extend(port.keepalive_s.map(|seconds| ("keepalive", Tree::plain(seconds))));
     rows.extend([
         ("pkey", Tree::plain(format_args!("{:#06x}", port.pkey))),
         ("connections", Tree::plain(port.connections)),

@@ -95,7 +95,8 @@ pub(crate) const RULES: &[Rule] = &[
     },
     Rule {
         name: rdma_ends::NAME,
-        about: "RDMA ports of one network that differ in fabric, partition, packet size or rate",
+        about: "RDMA ports of one network that differ in fabric, RoCE version, partition, packet size or \
+                rate, and keepalives longer than a router waits",
         check: rdma_ends::check,
     },
     Rule { name: gateways::NAME, about: "routes that lead nowhere", check: gateways::check },

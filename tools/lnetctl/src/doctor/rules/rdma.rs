@@ -83,6 +83,8 @@ mod tests {
         ethernet: false,
         gid: None,
         pkey: 0xffff,
+        roce: 0,
+        keepalive_s: Some(100),
     };
 
     fn texts(ports: &[RdmaPortSnapshot]) -> Vec<String> {
@@ -94,6 +96,7 @@ mod tests {
             pings: None,
             is_flapping: false,
             peer_credits: None,
+            peer_timeout_s: None,
             timeout_s: None,
             rdma: Some(*port),
         };

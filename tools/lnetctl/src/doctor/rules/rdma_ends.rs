@@ -1,4 +1,5 @@
-//! RDMA ports of one network that do not fit each other: fabrics, partitions, packets, rates.
+//! RDMA ports of one network that do not fit each other: fabrics, versions of RoCE, partitions,
+//! packets, rates, and keepalives that are longer than a router waits.
 
 use core::net::Ipv6Addr;
 use std::collections::BTreeMap;
@@ -67,6 +68,40 @@ pub(super) fn check(site: &Site, found: &mut Vec<Finding>) {
     }
     for ends in nets.values().filter(|ends| ends.len() > 1) {
         check_net(ends, found);
+        check_keepalives(ends, found);
+    }
+}
+
+/// A router takes a peer for dead that is silent for longer than its `peer_timeout` (C-10). An idle
+/// connection is silent from one keepalive to the next.
+fn check_keepalives(ends: &[End<'_>], found: &mut Vec<Finding>) {
+    let limit = |end: &End<'_>| {
+        let routes = end.node.forwards == Some(true);
+        end.ni.peer_timeout_s.filter(|seconds| routes && *seconds > 0)
+    };
+    for end in ends {
+        let others = ends.iter().filter(|other| !core::ptr::eq(other.node, end.node));
+        let router = others.filter_map(|other| Some((limit(other)?, other))).min_by_key(|o| o.0);
+        let (Some((limit, router)), Some(keepalive)) = (router, end.port.keepalive_s) else {
+            continue;
+        };
+        if keepalive > 0 && i64::from(keepalive) < limit {
+            continue;
+        }
+        let silent = match keepalive {
+            0 => "its idle connections show no sign of life".to_owned(),
+            seconds => format!("its idle connections show a sign of life every {seconds} s"),
+        };
+        let text = format!(
+            "{} on {}: {silent}, and the router {} takes a peer for dead after {limit} s",
+            end.ni.nid, end.node.name, router.node.name
+        );
+        let finding =
+            Finding::new(NAME, Level::Warning, &[&end.node.name, &router.node.name], text);
+        // Half of it, so that one may be late.
+        let command =
+            format!("editor /etc/modprobe.d/lnet.conf # options ko2iblnd keepalive={}", limit / 2);
+        found.push(finding.fix(&end.node.name, command));
     }
 }
 
@@ -86,6 +121,16 @@ fn check_net(ends: &[End<'_>], found: &mut Vec<Finding>) {
             end.fabric()
         );
         find(end, Level::Error, text, "ibv_devinfo -v".to_owned());
+    }
+    let versions = || ends.iter().filter(|end| end.port.roce > 0);
+    if let Some(usual) = usual(versions().map(|end| end.port.roce)) {
+        for end in versions().filter(|end| end.port.roce != usual) {
+            let text = format!(
+                "its connections use RoCE v{}, those of others v{usual}: no connection is possible",
+                end.port.roce
+            );
+            find(end, Level::Error, text, format!("cma_roce_mode -d DEVICE -m {usual}; show_gids"));
+        }
     }
     let keys = ends.iter().map(|end| end.port.pkey & !FULL_MEMBER).filter(|key| *key != 0);
     let usual_key = usual(keys);
