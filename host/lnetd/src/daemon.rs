@@ -13,7 +13,9 @@ use lnet::Profile;
 use lnet_config::{Config, ModuleParameters};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::prelude::*;
 
 use crate::Options;
 use crate::background::{self, Role};
@@ -103,11 +105,22 @@ fn take_profile(options: &mut Options, wanted: &Config) -> anyhow::Result<()> {
     }
 }
 
+/// What is logged: RUST_LOG says it (`info`, `warn,lnet=debug`), else the options do.
+fn log_filter(quiet: bool) -> anyhow::Result<Targets> {
+    match std::env::var("RUST_LOG") {
+        Ok(text) if !text.is_empty() => text.parse().map_err(|e| {
+            anyhow!("RUST_LOG '{text}': {e}: expected levels such as info or warn,lnet=debug")
+        }),
+        _ => {
+            let level = if quiet { LevelFilter::WARN } else { LevelFilter::INFO };
+            Ok(Targets::new().with_default(level))
+        }
+    }
+}
+
 /// Runs the daemon until a signal ends it. `answers`: called when the control socket does.
 fn run(options: &mut Options, answers: impl FnOnce()) -> anyhow::Result<()> {
-    let level = if options.quiet { "warn" } else { "info" };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let filter = log_filter(options.quiet)?;
     // In the background standard error leads to the file already.
     let file = options.log.as_deref().filter(|_| !options.background);
     let writer = match file {
@@ -116,8 +129,9 @@ fn run(options: &mut Options, answers: impl FnOnce()) -> anyhow::Result<()> {
     };
     // A second daemon in one process (tests) keeps the first one's log.
     // Colours are for eyes: a journal or a file gets none.
-    let log = tracing_subscriber::fmt().with_ansi(file.is_none() && io::stderr().is_terminal());
-    let _ = log.with_env_filter(filter).with_writer(writer).try_init();
+    let colours = file.is_none() && io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(writer);
+    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
     raise_file_limit();
 
     // Signals are taken over before anything can be left behind by one.

@@ -22,6 +22,8 @@ use std::process::ExitCode;
 use std::sync::mpsc::Sender;
 
 use talk::{Answer, Command, Role};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
 /// The load process: reads its role, then commands, from standard input.
 pub fn main() -> ExitCode {
@@ -53,9 +55,10 @@ pub fn hurry() {
 
 /// What nodes have to say goes to standard error, as `RUST_LOG` asks for.
 fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let asked = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = asked.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
 fn play(role: Role) -> anyhow::Result<()> {
