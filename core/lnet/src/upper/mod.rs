@@ -18,7 +18,9 @@ use core::any::Any;
 use core::cell::Cell;
 use std::collections::BTreeMap;
 
-use lnet_types::{Errno, Instant, IoVec, MdId, Memory, Nid, RegionId, Span, iovec_slice};
+use lnet_types::{
+    Errno, Instant, IoVec, MdId, Memory, Nid, RegionId, Span, iovec_copy, iovec_slice,
+};
 
 use crate::table::Lookup;
 use crate::{
@@ -127,6 +129,8 @@ pub struct Below<'a> {
     node: &'a mut Node,
     arena: &'a mut dyn Arena,
     shared: &'a mut Shared,
+    /// The descriptor whose last event is being delivered, and what it stood on.
+    ended: Option<(MdId, &'a IoVec)>,
 }
 
 /// Why a descriptor of an upper was not made.
@@ -274,8 +278,11 @@ impl Below<'_> {
     /// Where the bytes of a message lie whose event has just come: the part of the descriptor that it
     /// used.
     pub fn payload(&self, event: &Event) -> IoVec {
-        let iov = self.shared.held.get(&event.md);
-        iov.map(|(_, iov)| iovec_slice(iov, event.offset, event.mlength.into())).unwrap_or_default()
+        let iov = match self.ended {
+            Some((md, iov)) if md == event.md => Some(iov),
+            _ => self.shared.held.get(&event.md).map(|(_, iov)| iov),
+        };
+        iov.map(|iov| iovec_slice(iov, event.offset, event.mlength.into())).unwrap_or_default()
     }
 
     fn own(&self, mut spec: MdSpec) -> Result<(IoVec, MdSpec), BelowError> {
@@ -291,7 +298,7 @@ impl Below<'_> {
         // The last event must be seen in any case: it says that the memory is free.
         spec.events = true;
         spec.user |= MARK | u64::from(self.id.0) << TAG_SHIFT;
-        Ok((spec.buf.clone(), spec))
+        Ok((iovec_copy(&spec.buf), spec))
     }
 
     fn keep(&mut self, md: MdId, iov: IoVec) {
@@ -349,7 +356,8 @@ impl Uppers {
         let slot = self.slots.get_mut(usize::from(id.0))?.as_mut()?;
         let upper: &mut dyn Any = &mut *slot.upper;
         let upper = upper.downcast_mut::<T>()?;
-        let result = f(upper, &mut Below { now, id, node, arena, shared: &mut self.shared });
+        let shared = &mut self.shared;
+        let result = f(upper, &mut Below { now, id, node, arena, shared, ended: None });
         slot.due.set(None);
         Some(result)
     }
@@ -369,15 +377,13 @@ impl Uppers {
         let own = Event { user: event.user & OWN, ..*event };
         // No descriptor stands on the memory any more: its upper may give it back at once. Where it is
         // stays known until then, for the payload of this event.
-        if event.unlinked
-            && let Some((_, iov)) = self.shared.held.get(&event.md)
-        {
+        let ended = if event.unlinked { self.shared.held.remove(&event.md) } else { None };
+        let ended = ended.as_ref().map(|(_, iov)| iov);
+        if let Some(iov) = ended {
             arena.release(iov);
         }
-        self.call(id, now, node, &mut *arena, |upper, below| upper.event(&own, below));
-        if event.unlinked {
-            self.shared.held.remove(&event.md);
-        }
+        let ended = ended.map(|iov| (event.md, iov));
+        self.call(id, now, node, &mut *arena, ended, |upper, below| upper.event(&own, below));
         true
     }
 
@@ -390,7 +396,7 @@ impl Uppers {
         arena: &mut dyn Arena,
     ) -> bool {
         let Some(id) = self.shared.asked.remove(&report.op) else { return false };
-        self.call(id, now, node, arena, |upper, below| upper.report(report, below));
+        self.call(id, now, node, arena, None, |upper, below| upper.report(report, below));
         true
     }
 
@@ -405,7 +411,7 @@ impl Uppers {
         for index in 0..self.slots.len() {
             // There are at most 256.
             let id = UpperId(index as u8);
-            self.call(id, now, node, &mut *arena, |upper, below| {
+            self.call(id, now, node, &mut *arena, None, |upper, below| {
                 upper.connection_lost(primary, below);
             });
         }
@@ -419,7 +425,9 @@ impl Uppers {
             if slot.and_then(Slot::due).is_some_and(|due| due <= now) {
                 // There are at most 256.
                 let id = UpperId(index as u8);
-                self.call(id, now, node, &mut *arena, |upper, below| upper.handle_timeout(below));
+                self.call(id, now, node, &mut *arena, None, |upper, below| {
+                    upper.handle_timeout(below)
+                });
                 any = true;
             }
         }
@@ -437,12 +445,14 @@ impl Uppers {
         now: Instant,
         node: &mut Node,
         arena: &mut dyn Arena,
+        ended: Option<(MdId, &IoVec)>,
         f: impl FnOnce(&mut dyn Upper, &mut Below<'_>),
     ) {
         let Some(slot) = self.slots.get_mut(usize::from(id.0)).and_then(Option::as_mut) else {
             return;
         };
-        f(&mut *slot.upper, &mut Below { now, id, node, arena, shared: &mut self.shared });
+        let shared = &mut self.shared;
+        f(&mut *slot.upper, &mut Below { now, id, node, arena, shared, ended });
         slot.due.set(None);
     }
 }
