@@ -7,7 +7,7 @@
 //! ```text
 //!   host      Uppers::event, report, handle_timeout        Uppers::with (commands of programs)
 //!                     │                                            │
-//!   upper     Upper::event ──► Below::attach, bind, put, get, unlink, discover, alloc, free
+//!   upper     Upper::event ──► Below::attach, bind, put, get, unlink, unlink_at_once, discover, alloc, free
 //!                                      │
 //!   node                       Node::attach, …            its events carry the upper's tag
 //! ```
@@ -231,6 +231,20 @@ impl Below<'_> {
     /// There is no such descriptor.
     pub fn unlink(&mut self, md: MdId) -> Result<(), UnlinkError> {
         self.node.unlink(self.now, md)
+    }
+
+    /// Unlinks a descriptor. `true` if nothing used it: its memory is free, and no event says so. Otherwise
+    /// its last event comes with the operation that still uses it. Events of operations that have ended
+    /// may come in any case.
+    ///
+    /// # Errors
+    /// There is no such descriptor.
+    pub fn unlink_at_once(&mut self, md: MdId) -> Result<bool, UnlinkError> {
+        let gone = self.node.unlink_at_once(self.now, md)?;
+        if gone && let Some((_, iov)) = self.shared.held.remove(&md) {
+            self.arena.release(&iov);
+        }
+        Ok(gone)
     }
 
     /// Discovers the peer that has `nid`, again if it is known; [`Upper::report`] gets what comes of it.
