@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use lnet::{MatchEntry, MdOptions, Put};
 use lnet_types::{Errno, Instant, IoVec, MdId, ProcessId, iovec_len, iovec_slice};
-use lustre_wire::msg::{BODY_ONLY_LEN, rewrite};
+use lustre_wire::msg::{BODY_ONLY_LEN, message_into, message_size};
 use lustre_wire::opcode::Effect;
 use lustre_wire::{Body, BodyFlags, Header, HeaderFlags, Opcode, Portal};
 
@@ -151,7 +151,8 @@ pub(crate) struct Request {
     pub(crate) send_state: ImportState,
     pub(crate) header: Header,
     pub(crate) body: Body,
-    pub(crate) message: Vec<u8>,
+    /// Buffers behind the body.
+    pub(crate) buffers: Vec<Vec<u8>>,
     /// Portals of request, reply.
     pub(crate) portals: (u32, u32),
     pub(crate) bulk_portal: u32,
@@ -289,7 +290,6 @@ impl Client {
         let copy = (r.resent || r.refused) && r.purpose != Purpose::Connect;
         let marked = copy && !cx.common.breaks(Sabotage::ResentUnmarked);
         r.body.flags.set(BodyFlags::RESENT, marked);
-        rewrite(&mut r.message, &r.header, &r.body).map_err(|_| Errno::EINVAL)?;
         let deadline = now + r.timeout + im.net_time(tunables);
         r.sent = Some(now);
         r.deadline = Some(deadline);
@@ -352,8 +352,10 @@ impl Client {
             return Ok(());
         }
 
-        // The request itself (P-35).
-        let span = cx.message(r.message.len(), |out| out.copy_from_slice(&r.message))?;
+        // The request itself (P-35), written where it leaves from.
+        let size = message_size(&r.buffers).map_err(|_| Errno::EINVAL)?;
+        let write = |out: &mut [u8]| message_into(&r.header, &r.body, &r.buffers, out);
+        let span = cx.message(size, write)?;
         let post = cx.common.posts.insert(Post::Request { call, attempt, span });
         let given = spec(IoVec::from([span]), post, MdOptions::empty(), Some(1));
         let md = match cx.below.bind(given) {
