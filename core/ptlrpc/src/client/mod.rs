@@ -380,7 +380,7 @@ impl Client {
             refused: false,
             timeout: core::time::Duration::ZERO,
             deadline: None,
-            reply_md: None,
+            reply_buffer: None,
             bulk_mds: Vec::new(),
             bulk_open: 0,
             bulk_failed: false,

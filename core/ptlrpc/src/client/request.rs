@@ -18,7 +18,7 @@ use crate::event::{Event, Reply};
 use crate::lose::Part;
 use crate::piece::MovedPieces;
 use crate::sabotage::Sabotage;
-use crate::table::{CallId, ImportId};
+use crate::table::{CallId, ImportId, PostId};
 use crate::timers::Timer;
 
 /// Direction of bulk data, as the client sees it.
@@ -183,7 +183,8 @@ pub(crate) struct Request {
     /// Time that the server has, as sent.
     pub(crate) timeout: Duration,
     pub(crate) deadline: Option<Instant>,
-    pub(crate) reply_md: Option<MdId>,
+    /// Where the reply comes, until it is taken back.
+    pub(crate) reply_buffer: Option<(MdId, PostId)>,
     pub(crate) bulk_mds: Vec<MdId>,
     /// Bulk descriptors whose last event has not come.
     pub(crate) bulk_open: u32,
@@ -309,7 +310,7 @@ impl Client {
         let entry = MatchEntry { from: peer, ..MatchEntry::bits(reply_bits) };
         let spec_of = spec(IoVec::from([span]), post, options, None);
         match cx.below.attach(r.portals.1, entry, spec_of) {
-            Ok(md) => r.reply_md = Some(md),
+            Ok(md) => r.reply_buffer = Some((md, post)),
             Err(e) => {
                 cx.common.posts.remove(post);
                 cx.below.free(span);
@@ -403,9 +404,12 @@ impl Client {
     pub(crate) fn release(&mut self, cx: &mut Cx<'_, '_>, id: CallId, next: Next) {
         let Some(r) = self.calls.get_mut(id) else { return };
         cx.common.timers.stop(Timer::Call(id));
-        if let Some(md) = r.reply_md.take() {
-            // One that is gone has said so, or will.
-            let _ = cx.below.unlink(md);
+        if let Some((md, post)) = r.reply_buffer.take()
+            && cx.below.unlink_at_once(md) == Ok(true)
+            && let Some(Post::ReplyBuffer { span, .. }) = cx.common.posts.remove(post)
+        {
+            // One that is in use, or gone, has its last event.
+            cx.below.free(span);
         }
         for md in core::mem::take(&mut r.bulk_mds) {
             let _ = cx.below.unlink(md);
