@@ -10,19 +10,26 @@ use crate::msg::Stage;
 use crate::outbox::Work;
 use crate::peer::cause::Cause;
 use crate::port::PortId;
+use crate::portal::owner::Owner;
 
 impl Node {
     pub(crate) fn unlink_md(&mut self, now: Instant, md: MdId) {
-        self.untrack(md);
-        self.portals.hide(md);
-        let Some(d) = self.portals.mds.get_mut(md) else { return };
-        d.aborted = true;
-        d.zombie = true;
-        if d.refs == 0 {
-            let owner = d.owner;
-            self.portals.mds.remove(md);
+        if let Some(owner) = self.abort_md(md) {
             self.tell_unlinked(now, md, owner);
         }
+    }
+
+    /// Takes a descriptor away. Its owner, if nothing used it: it is gone.
+    pub(crate) fn abort_md(&mut self, md: MdId) -> Option<Owner> {
+        self.untrack(md);
+        self.portals.hide(md);
+        let d = self.portals.mds.get_mut(md)?;
+        d.aborted = true;
+        d.zombie = true;
+        if d.refs > 0 {
+            return None;
+        }
+        self.portals.mds.remove(md).map(|d| d.owner)
     }
 
     /// Takes a descriptor away that is full. What is under way with it goes on, as after the last

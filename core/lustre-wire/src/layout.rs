@@ -114,17 +114,13 @@ impl<T: Layout + Copy + Default, const N: usize> Layout for [T; N] {
 
     #[inline]
     fn get(order: ByteOrder, b: &[u8]) -> Self {
-        let mut values = [T::default(); N];
-        for (value, b) in values.iter_mut().zip(b.chunks(T::LEN)) {
-            *value = T::get(order, b);
-        }
-        values
+        core::array::from_fn(|at| T::get(order, part(b, at * T::LEN, T::LEN)))
     }
 
     #[inline]
     fn put(&self, order: ByteOrder, out: &mut [u8]) {
-        for (value, out) in self.iter().zip(out.chunks_mut(T::LEN)) {
-            value.put(order, out);
+        for (at, value) in self.iter().enumerate() {
+            value.put(order, part_mut(out, at * T::LEN, T::LEN));
         }
     }
 }
@@ -234,16 +230,18 @@ macro_rules! layout {
             }
 
             fn put(&self, order: lnet_types::ByteOrder, out: &mut [u8]) {
-                let mut whole = [0; $len];
+                // In an array the place of each field is known to be there.
+                let Some(whole) = out.first_chunk_mut::<{ $len }>() else {
+                    let mut whole = [0; $len];
+                    self.put(order, &mut whole);
+                    return out.iter_mut().zip(whole).for_each(|(to, from)| *to = from);
+                };
+                *whole = [0; $len];
                 $({
                     const LEN: usize = <$ty as $crate::Layout>::LEN;
-                    let field = $crate::layout::part_mut(&mut whole, $at, LEN);
+                    let field = $crate::layout::part_mut(whole, $at, LEN);
                     $crate::Layout::put(&self.$field, order, field);
                 })*
-                match out.first_chunk_mut() {
-                    Some(out) => *out = whole,
-                    None => out.iter_mut().zip(whole).for_each(|(to, from)| *to = from),
-                }
             }
         }
 

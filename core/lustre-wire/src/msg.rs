@@ -389,8 +389,6 @@ pub fn message_into<B: AsRef<[u8]>>(header: &Header, body: &Body, buffers: &[B],
         .map(|len| u32::try_from(len).unwrap_or(u32::MAX))
         .collect();
     let area = header_area(lens.len());
-    // Parts of header and body have no field.
-    part_mut(out, 0, area + Body::LEN).fill(0);
     write_header(order, header, &lens, out);
     body.put(order, part_mut(out, area, Body::LEN));
     let mut rest = out.get_mut(area + Body::LEN..).unwrap_or_default();

@@ -2,7 +2,8 @@
 
 use lnet_types::ByteOrder;
 use lustre_wire::msg::{
-    BODY_ONLY_LEN, BUFFERS_MAX, LEN_MAX, MAGIC, checksum, message, pack, rewrite, size,
+    BODY_ONLY_LEN, BUFFERS_MAX, LEN_MAX, MAGIC, checksum, message, message_into, pack, rewrite,
+    size,
 };
 use lustre_wire::{
     Body, ConnectData, Header, HeaderFlags, Layout, Msg, MsgBuilder, MsgKind, Opcode, WireError,
@@ -123,6 +124,10 @@ proptest! {
         prop_assert!(short);
         if order == ByteOrder::Little {
             prop_assert_eq!(&message(&header, &body, &buffers).expect("fits"), &packed);
+            // Memory of another message.
+            let mut used = vec![0xEE; packed.len()];
+            message_into(&header, &body, &buffers, &mut used);
+            prop_assert_eq!(&used, &packed);
         }
     }
 

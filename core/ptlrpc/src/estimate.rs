@@ -83,8 +83,9 @@ impl Estimate {
         if value == 0 {
             return;
         }
-        let part = (bounds.history / BINS as u32).max(Duration::from_secs(1));
-        let passed = now.saturating_since(self.since);
+        let part =
+            (nanos(bounds.history) / BINS as u64).max(Duration::from_secs(1).as_nanos() as u64);
+        let passed = now.0.saturating_sub(self.since.0);
         if !core::mem::replace(&mut self.measured, true) {
             self.current = value;
             (self.worst, self.worst_at) = (value, now);
@@ -94,14 +95,13 @@ impl Estimate {
             self.bins[0] = self.bins[0].max(value);
             self.current = self.current.max(value);
         } else {
-            // As many parts as fit into the time that a node can run.
-            let shift = u32::try_from(passed.as_nanos() / part.as_nanos()).unwrap_or(u32::MAX);
-            let moved = (shift as usize).min(BINS);
+            let shift = passed / part;
+            let moved = shift.min(BINS as u64) as usize;
             self.bins.rotate_right(moved);
             self.bins[..moved].fill(0);
             self.current = self.bins.iter().copied().fold(value, u64::max);
             self.bins[0] = value;
-            self.since += part.saturating_mul(shift);
+            self.since = Instant(self.since.0 + part * shift);
         }
         if self.current > self.worst {
             (self.worst, self.worst_at) = (self.current, now);

@@ -66,4 +66,21 @@ impl Node {
         self.settle(now);
         Ok(())
     }
+
+    /// [`Node::unlink`] without the event: if nothing uses the descriptor, it is gone at once, which the
+    /// answer says with `true`. Otherwise the last operation's event says `unlinked`. Events that were
+    /// made before are still to be polled.
+    ///
+    /// # Errors
+    /// It does not exist (any more).
+    pub fn unlink_at_once(&mut self, now: Instant, md: MdId) -> Result<bool, UnlinkError> {
+        self.note_usual(|live| live.unlink_at_once(now, md));
+        let now = self.clock(now);
+        if self.portals.mds.get(md).is_none_or(|d| d.aborted) {
+            return Err(UnlinkError);
+        }
+        let gone = self.abort_md(md).is_some();
+        self.settle(now);
+        Ok(gone)
+    }
 }

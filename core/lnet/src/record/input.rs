@@ -33,6 +33,7 @@ macro_rules! calls {
             Attach = attach(now: Instant, portal: u32, me: MatchEntry, md: MdSpec);
             Bind = bind(md: MdSpec);
             Unlink = unlink(now: Instant, md: MdId);
+            UnlinkAtOnce = unlink_at_once(now: Instant, md: MdId);
             SetLazy = set_lazy(now: Instant, portal: u32, lazy: bool);
             Ping = ping(now: Instant, target: ProcessId, src: Option<Nid>, timeout: Duration);
             Discover = discover(now: Instant, nid: Nid, force: bool);

@@ -33,13 +33,13 @@ use super::{Input, Mark, MarkKind, Stretch};
 use crate::{Event, Get, MdSpec, Output, Put, Rx, Verdict};
 
 /// Kinds of first words beside those of usual calls: the next one of `others`, …
-const OTHER: u64 = 7;
+const OTHER: u64 = 8;
 /// … the time, …
-const CLOCK: u64 = 8;
+const CLOCK: u64 = 9;
 /// … what was given and is more than a call's word can hold, …
-const GIVEN: u64 = 9;
+const GIVEN: u64 = 10;
 /// … and what is given so rarely that each has its own.
-const ONE: u64 = 10;
+const ONE: u64 = 11;
 
 /// The bits of a first word that say its kind.
 const KIND: u64 = 0xF;
@@ -165,6 +165,7 @@ impl Lasts {
             words::SENT => Input::TxDone { now, msg: key.into(), outcome: Ok(()) },
             words::RECEIVED => Input::RxDone { now, msg: key.into(), outcome: Ok(Vec::new()) },
             words::UNLINK => Input::Unlink { now, md: key.into() },
+            words::UNLINK_AT_ONCE => Input::UnlinkAtOnce { now, md: key.into() },
             words::PUT => Input::Put { now, put: read(&mut self.put, first, own, log) },
             words::GET => Input::Get { now, get: read(&mut self.get, first, own, log) },
             words::BIND => Input::Bind { md: read(&mut self.bound, first, own, log).spec() },
@@ -248,6 +249,7 @@ impl Live {
             }
             Input::Bind { md } => self.bind(&md),
             Input::Unlink { now, md } => self.unlink(now, md),
+            Input::UnlinkAtOnce { now, md } => self.unlink_at_once(now, md),
             Input::Put { now, put } => self.put(now, &put),
             Input::Get { now, get } => self.get(now, &get),
             other => self.keep(|| other),
@@ -351,6 +353,11 @@ impl Live {
     #[inline]
     pub(crate) fn unlink(&mut self, now: Instant, md: MdId) {
         self.short::<{ words::UNLINK }>(now, md.data().as_ffi());
+    }
+
+    #[inline]
+    pub(crate) fn unlink_at_once(&mut self, now: Instant, md: MdId) {
+        self.short::<{ words::UNLINK_AT_ONCE }>(now, md.data().as_ffi());
     }
 
     #[inline]
@@ -540,7 +547,8 @@ mod tests {
         let timeout = (rng.below(9) == 0).then(|| Timeouts::from(Duration::from_secs(1)));
         let handle = Handle { interface: word(rng), object: word(rng) };
         let msg = key::<MsgId>(rng);
-        match rng.below(10) {
+        match rng.below(11) {
+            10 => Input::UnlinkAtOnce { now, md },
             9 => {
                 let span = |rng: &mut Prng| Span {
                     region: RegionId(word(rng) as u32),

@@ -17,8 +17,9 @@ pub(super) const PUT: u64 = 3;
 pub(super) const GET: u64 = 4;
 pub(super) const HEADER: u64 = 5;
 pub(super) const BIND: u64 = 6;
+pub(super) const UNLINK_AT_ONCE: u64 = 7;
 /// So many kinds there are.
-pub(super) const KINDS: usize = 7;
+pub(super) const KINDS: usize = 8;
 
 /// Sender and receiver.
 pub(super) trait Way: Copy + PartialEq {

@@ -7,7 +7,7 @@
 //! ```text
 //!   host      Uppers::event, report, handle_timeout        Uppers::with (commands of programs)
 //!                     │                                            │
-//!   upper     Upper::event ──► Below::attach, bind, put, get, unlink, discover, alloc, free
+//!   upper     Upper::event ──► Below::attach, bind, put, get, unlink, unlink_at_once, discover, alloc, free
 //!                                      │
 //!   node                       Node::attach, …            its events carry the upper's tag
 //! ```
@@ -18,7 +18,9 @@ use core::any::Any;
 use core::cell::Cell;
 use std::collections::BTreeMap;
 
-use lnet_types::{Errno, Instant, IoVec, MdId, Memory, Nid, RegionId, Span, iovec_slice};
+use lnet_types::{
+    Errno, Instant, IoVec, MdId, Memory, Nid, RegionId, Span, iovec_copy, iovec_slice,
+};
 
 use crate::table::Lookup;
 use crate::{
@@ -127,6 +129,8 @@ pub struct Below<'a> {
     node: &'a mut Node,
     arena: &'a mut dyn Arena,
     shared: &'a mut Shared,
+    /// The descriptor whose last event is being delivered, and what it stood on.
+    ended: Option<(MdId, &'a IoVec)>,
 }
 
 /// Why a descriptor of an upper was not made.
@@ -229,6 +233,20 @@ impl Below<'_> {
         self.node.unlink(self.now, md)
     }
 
+    /// Unlinks a descriptor. `true` if nothing used it: its memory is free, and no event says so. Otherwise
+    /// its last event comes with the operation that still uses it. Events of operations that have ended
+    /// may come in any case.
+    ///
+    /// # Errors
+    /// There is no such descriptor.
+    pub fn unlink_at_once(&mut self, md: MdId) -> Result<bool, UnlinkError> {
+        let gone = self.node.unlink_at_once(self.now, md)?;
+        if gone && let Some((_, iov)) = self.shared.held.remove(&md) {
+            self.arena.release(&iov);
+        }
+        Ok(gone)
+    }
+
     /// Discovers the peer that has `nid`, again if it is known; [`Upper::report`] gets what comes of it.
     pub fn discover(&mut self, nid: Nid) -> OpId {
         let op = self.node.discover(self.now, nid, true);
@@ -274,8 +292,11 @@ impl Below<'_> {
     /// Where the bytes of a message lie whose event has just come: the part of the descriptor that it
     /// used.
     pub fn payload(&self, event: &Event) -> IoVec {
-        let iov = self.shared.held.get(&event.md);
-        iov.map(|(_, iov)| iovec_slice(iov, event.offset, event.mlength.into())).unwrap_or_default()
+        let iov = match self.ended {
+            Some((md, iov)) if md == event.md => Some(iov),
+            _ => self.shared.held.get(&event.md).map(|(_, iov)| iov),
+        };
+        iov.map(|iov| iovec_slice(iov, event.offset, event.mlength.into())).unwrap_or_default()
     }
 
     fn own(&self, mut spec: MdSpec) -> Result<(IoVec, MdSpec), BelowError> {
@@ -291,7 +312,7 @@ impl Below<'_> {
         // The last event must be seen in any case: it says that the memory is free.
         spec.events = true;
         spec.user |= MARK | u64::from(self.id.0) << TAG_SHIFT;
-        Ok((spec.buf.clone(), spec))
+        Ok((iovec_copy(&spec.buf), spec))
     }
 
     fn keep(&mut self, md: MdId, iov: IoVec) {
@@ -349,7 +370,8 @@ impl Uppers {
         let slot = self.slots.get_mut(usize::from(id.0))?.as_mut()?;
         let upper: &mut dyn Any = &mut *slot.upper;
         let upper = upper.downcast_mut::<T>()?;
-        let result = f(upper, &mut Below { now, id, node, arena, shared: &mut self.shared });
+        let shared = &mut self.shared;
+        let result = f(upper, &mut Below { now, id, node, arena, shared, ended: None });
         slot.due.set(None);
         Some(result)
     }
@@ -369,15 +391,13 @@ impl Uppers {
         let own = Event { user: event.user & OWN, ..*event };
         // No descriptor stands on the memory any more: its upper may give it back at once. Where it is
         // stays known until then, for the payload of this event.
-        if event.unlinked
-            && let Some((_, iov)) = self.shared.held.get(&event.md)
-        {
+        let ended = if event.unlinked { self.shared.held.remove(&event.md) } else { None };
+        let ended = ended.as_ref().map(|(_, iov)| iov);
+        if let Some(iov) = ended {
             arena.release(iov);
         }
-        self.call(id, now, node, &mut *arena, |upper, below| upper.event(&own, below));
-        if event.unlinked {
-            self.shared.held.remove(&event.md);
-        }
+        let ended = ended.map(|iov| (event.md, iov));
+        self.call(id, now, node, &mut *arena, ended, |upper, below| upper.event(&own, below));
         true
     }
 
@@ -390,7 +410,7 @@ impl Uppers {
         arena: &mut dyn Arena,
     ) -> bool {
         let Some(id) = self.shared.asked.remove(&report.op) else { return false };
-        self.call(id, now, node, arena, |upper, below| upper.report(report, below));
+        self.call(id, now, node, arena, None, |upper, below| upper.report(report, below));
         true
     }
 
@@ -405,7 +425,7 @@ impl Uppers {
         for index in 0..self.slots.len() {
             // There are at most 256.
             let id = UpperId(index as u8);
-            self.call(id, now, node, &mut *arena, |upper, below| {
+            self.call(id, now, node, &mut *arena, None, |upper, below| {
                 upper.connection_lost(primary, below);
             });
         }
@@ -419,7 +439,9 @@ impl Uppers {
             if slot.and_then(Slot::due).is_some_and(|due| due <= now) {
                 // There are at most 256.
                 let id = UpperId(index as u8);
-                self.call(id, now, node, &mut *arena, |upper, below| upper.handle_timeout(below));
+                self.call(id, now, node, &mut *arena, None, |upper, below| {
+                    upper.handle_timeout(below)
+                });
                 any = true;
             }
         }
@@ -437,12 +459,14 @@ impl Uppers {
         now: Instant,
         node: &mut Node,
         arena: &mut dyn Arena,
+        ended: Option<(MdId, &IoVec)>,
         f: impl FnOnce(&mut dyn Upper, &mut Below<'_>),
     ) {
         let Some(slot) = self.slots.get_mut(usize::from(id.0)).and_then(Option::as_mut) else {
             return;
         };
-        f(&mut *slot.upper, &mut Below { now, id, node, arena, shared: &mut self.shared });
+        let shared = &mut self.shared;
+        f(&mut *slot.upper, &mut Below { now, id, node, arena, shared, ended });
         slot.due.set(None);
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use lnet_types::{RegionId, Span};
 
 use super::Arena;
+use crate::table::Lookup;
 
 /// Sizes of blocks, bytes.
 const CLASSES: [u32; 6] = [1 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -21,13 +22,20 @@ struct Cut {
     blocks: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Slabs {
     /// Free blocks by class.
     free: [Vec<Span>; CLASSES.len()],
     /// Bytes of all regions of a class.
     held: [u32; CLASSES.len()],
-    regions: BTreeMap<RegionId, Cut>,
+    regions: Lookup<RegionId, Cut>,
+}
+
+impl Default for Slabs {
+    fn default() -> Self {
+        // Names of regions are the host's own, as those of descriptors are the node's.
+        Self { free: Default::default(), held: [0; CLASSES.len()], regions: Lookup::new(0) }
+    }
 }
 
 impl Slabs {

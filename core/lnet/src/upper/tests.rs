@@ -139,7 +139,7 @@ impl Echo {
         below.attach(PORTAL, MatchEntry::bits(user), spec)
     }
 
-    fn say(&self, bits: u64, text: &[u8], below: &mut Below<'_>) {
+    fn say(&self, bits: u64, text: &[u8], below: &mut Below<'_>) -> MdId {
         let span = below.alloc(text.len() as u32).unwrap();
         below.bytes_mut(span).copy_from_slice(text);
         let spec = MdSpec { threshold: Some(1), ..MdSpec::new(IoVec::from([span]), span.offset) };
@@ -157,6 +157,7 @@ impl Echo {
             timeout: None,
         };
         below.put(put).unwrap();
+        md
     }
 }
 
@@ -252,6 +253,34 @@ fn an_upper_may_give_memory_back_in_the_last_event_of_its_descriptor() {
     });
     host.settle();
     assert_eq!(host.heap.regions, [Vec::<u8>::new()], "the region has gone back to the host");
+}
+
+#[test]
+fn a_descriptor_that_nothing_uses_is_unlinked_at_once_and_has_no_last_event() {
+    let mut host = Host::new();
+    let a = host.add(Echo::default());
+    host.with(a, |a: &mut Echo, below| {
+        let md = a.listen(1, below).unwrap();
+        assert_eq!(below.unlink_at_once(md), Ok(true));
+        assert_eq!(below.unlink_at_once(md), Err(UnlinkError), "it is gone");
+    });
+    assert_eq!((host.uppers.descriptors(), host.heap.held.values().sum::<i32>()), (0, 0));
+    host.settle();
+    host.with(a, |a: &mut Echo, _| assert_eq!(a.last, None));
+}
+
+#[test]
+fn a_descriptor_in_use_that_is_unlinked_at_once_has_its_last_event_with_its_operation() {
+    let mut host = Host::new();
+    let a = host.add(Echo::default());
+    host.with(a, |a: &mut Echo, below| {
+        let md = a.say(1, b"to nothing", below);
+        assert_eq!(below.unlink_at_once(md), Ok(false));
+    });
+    assert_eq!((host.uppers.descriptors(), host.heap.held.values().sum::<i32>()), (1, 1));
+    host.settle();
+    assert_eq!((host.uppers.descriptors(), host.heap.held.values().sum::<i32>()), (0, 0));
+    host.with(a, |a: &mut Echo, _| assert_eq!(a.last, Some(EventKind::Send)));
 }
 
 #[test]

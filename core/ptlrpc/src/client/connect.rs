@@ -7,7 +7,7 @@ use std::sync::Arc;
 use core::time::Duration;
 
 use lnet::{Node, OpId, Report};
-use lnet_types::{Errno, Instant, Nid};
+use lnet_types::{ByteOrder, Errno, Instant, Nid};
 use lustre_wire::msg::size;
 use lustre_wire::{Body, ConnectData, ConnectFlags, ImportKind, Layout, OpFlags};
 
@@ -192,15 +192,16 @@ impl Client {
         let portal = im.config.kind.portals().0.0;
         let before = estimate_of(im.server_time(portal, &tunables));
         let (handle, own_handle, conn_cnt) = (im.handle, im.own_handle, im.conn_cnt);
-        let buffers = (uuid_buffer(&im.config.target), uuid_buffer(&im.config.client));
+        let uuids = (uuid_buffer(&im.config.target), uuid_buffer(&im.config.client));
         self.stats.connects += 1;
         self.change(cx, import, Change::Connect);
         for nid in unready {
             self.discover(cx, import, nid);
         }
-        let made = self.own_request(cx, import, Purpose::Connect, opcode, |builder| {
-            builder.bytes(&buffers.0).bytes(&buffers.1).layout(&own_handle).layout(&data).bytes(&[])
-        });
+        let order = ByteOrder::Little;
+        let (handle_bytes, data) = (own_handle.to_bytes(order), data.to_bytes(order));
+        let buffers = vec![uuids.0, uuids.1, handle_bytes, data, Vec::new()];
+        let made = self.own_request(cx, import, Purpose::Connect, opcode, buffers);
         let Ok(id) = made else { return self.connect_failed(cx, import, None, false, SWITCH) };
         if let Some(r) = self.calls.get_mut(id) {
             r.body.handle = handle;

@@ -92,7 +92,7 @@ impl Client {
         if let Some(id) = im.recovering.take() {
             self.release(cx, id, Next::End(Err(CallError::Closed)));
         }
-        match self.own_request(cx, import, Purpose::Disconnect, opcode, |builder| builder) {
+        match self.own_request(cx, import, Purpose::Disconnect, opcode, Vec::new()) {
             Ok(id) => {
                 // P-104: its own wait is 5 s, whatever the server is given.
                 cx.common.timers.set(Timer::Limit(id), cx.below.now() + SWITCH);

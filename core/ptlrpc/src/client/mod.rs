@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use lnet_types::{Instant, Nid};
 use lustre_wire::body::MsgKind;
-use lustre_wire::msg::{BODY_ONLY_LEN, Header, MsgBuilder, message, size_behind_body};
+use lustre_wire::msg::{BODY_ONLY_LEN, Header, message_size, size_behind_body};
 use lustre_wire::{
     Body, BodyFlags, ConnectData, ConnectFlags2, ImportKind, Opcode, Service, WireError,
 };
@@ -214,7 +214,7 @@ impl Client {
         Ok(id)
     }
 
-    /// A call of the program, packed.
+    /// A call of the program.
     fn prepare(
         &mut self,
         import: ImportId,
@@ -233,9 +233,7 @@ impl Client {
         }
         let portals = call.portals.unwrap_or_else(|| call.opcode.portals(im.config.kind));
         let reply_len = u32::try_from(size_behind_body(&call.reply_lens)).unwrap_or(u32::MAX);
-        let id = self.request(import, purpose, call.opcode, |header, body| {
-            message(header, body, &call.buffers)
-        })?;
+        let id = self.request(import, purpose, call.opcode, call.buffers)?;
         if let Some(r) = self.calls.get_mut(id) {
             r.portals = (portals.0.0, portals.1.0);
             r.reply_len = reply_len;
@@ -254,17 +252,16 @@ impl Client {
 
     /// Other buffers for a call that is under way, or retained.
     pub(crate) fn amend(&mut self, import: ImportId, call: CallId, buffers: &[Vec<u8>]) -> bool {
-        let pack = |header: Header, body: &Body| message(&header, body, buffers).ok();
         let retained = self.imports.get_mut(import).and_then(|im| im.retained.get_mut(call));
-        let (message, packed) = match (retained, self.calls.get_mut(call)) {
-            (Some(kept), _) => (&mut kept.message, pack(kept.header, &kept.body)),
-            (None, Some(r)) if r.import == import && r.purpose == Purpose::Call => {
-                (&mut r.message, pack(r.header, &r.body))
-            }
+        let amended = match (retained, self.calls.get_mut(call)) {
+            (Some(kept), _) => &mut kept.buffers,
+            (None, Some(r)) if r.import == import && r.purpose == Purpose::Call => &mut r.buffers,
             _ => return false,
         };
-        let Some(packed) = packed else { return false };
-        *message = packed;
+        if message_size(buffers).is_err() {
+            return false;
+        }
+        *amended = buffers.to_vec();
         true
     }
 
@@ -313,29 +310,29 @@ impl Client {
         }
     }
 
-    /// A request of the request layer itself, packed, with its number.
+    /// A request of the request layer itself, with its number.
     fn own_request(
         &mut self,
         cx: &mut Cx<'_, '_>,
         import: ImportId,
         purpose: Purpose,
         opcode: Opcode,
-        fill: impl FnOnce(MsgBuilder) -> MsgBuilder,
+        buffers: Vec<Vec<u8>>,
     ) -> Result<CallId, CallError> {
-        let pack = |header: &Header, body: &Body| fill(MsgBuilder::new(*header, body)).build();
-        let id = self.request(import, purpose, opcode, pack)?;
+        let id = self.request(import, purpose, opcode, buffers)?;
         self.number(cx, id, 0);
         Ok(id)
     }
 
-    /// A request, packed.
+    /// A request with these buffers behind its body.
     fn request(
         &mut self,
         import: ImportId,
         purpose: Purpose,
         opcode: Opcode,
-        pack: impl FnOnce(&Header, &Body) -> Result<Vec<u8>, WireError>,
+        buffers: Vec<Vec<u8>>,
     ) -> Result<CallId, CallError> {
+        message_size(&buffers).map_err(CallError::BadRequest)?;
         let im = self.imports.get_mut(import).ok_or(CallError::NoImport)?;
         let header = Header {
             secflvr: flavour(im.config.kind),
@@ -345,7 +342,6 @@ impl Client {
         let service = opcode.row().and_then(|row| row.service).unwrap_or(Service::Obd);
         let body =
             Body { kind: MsgKind::REQUEST, version: service.word(), opcode, ..Body::default() };
-        let message = pack(&header, &body).map_err(CallError::BadRequest)?;
         let (request, reply) = im.config.kind.portals();
         let send_state = match purpose {
             Purpose::Call | Purpose::Ping | Purpose::Probe => ImportState::Full,
@@ -360,7 +356,7 @@ impl Client {
             send_state,
             header,
             body,
-            message,
+            buffers,
             portals: (request.0, reply.0),
             bulk_portal: opcode.bulk_portal(im.config.kind).0,
             reply_len: BODY_ONLY_LEN as u32,
@@ -384,7 +380,7 @@ impl Client {
             refused: false,
             timeout: core::time::Duration::ZERO,
             deadline: None,
-            reply_md: None,
+            reply_buffer: None,
             bulk_mds: Vec::new(),
             bulk_open: 0,
             bulk_failed: false,

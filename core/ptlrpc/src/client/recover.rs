@@ -87,10 +87,10 @@ impl Client {
         let Some((xid, kept)) = next else { return false };
         drop(left);
         let (header, mut body) = (kept.header, kept.body);
-        let (message, portals, reply_len) = (kept.message.clone(), kept.portals, kept.reply_len);
+        let (buffers, portals, reply_len) = (kept.buffers.clone(), kept.portals, kept.reply_len);
         let net = im.net_time(&cx.common.tunables);
         let resend = im.resend_replay;
-        let made = self.own_request(cx, import, Purpose::Replay, body.opcode, |builder| builder);
+        let made = self.own_request(cx, import, Purpose::Replay, body.opcode, buffers);
         let Ok(id) = made else { return false };
         body.service_time = wire_secs(net);
         if let (Some(r), Some(im)) = (self.calls.get_mut(id), self.imports.get_mut(import)) {
@@ -99,7 +99,6 @@ impl Client {
             r.xid = xid;
             r.header = header;
             r.body = body;
-            r.message = message;
             r.portals = portals;
             r.reply_len = reply_len;
             r.resent = resend;
@@ -168,8 +167,8 @@ impl Client {
 
     /// The ping that ends a client's part (P-72).
     fn final_ping(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        let made =
-            self.own_request(cx, import, Purpose::FinalPing, Opcode::OBD_PING, |builder| builder);
+        let (purpose, opcode) = (Purpose::FinalPing, Opcode::OBD_PING);
+        let made = self.own_request(cx, import, purpose, opcode, Vec::new());
         let Ok(id) = made else { return };
         if let (Some(r), Some(im)) = (self.calls.get_mut(id), self.imports.get_mut(import)) {
             r.body.flags.insert(Self::DONE);

@@ -295,7 +295,7 @@ impl Client {
                 header: r.header,
                 body: kept,
                 // The call has its answer, and no bulk data to wait for: it is not sent again.
-                message: core::mem::take(&mut r.message),
+                buffers: core::mem::take(&mut r.buffers),
                 portals: r.portals,
                 reply_len: r.reply_len,
                 status: body.status,

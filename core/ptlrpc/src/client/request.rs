@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use lnet::{MatchEntry, MdOptions, Put};
 use lnet_types::{Errno, Instant, IoVec, MdId, ProcessId, iovec_len, iovec_slice};
-use lustre_wire::msg::{BODY_ONLY_LEN, rewrite};
+use lustre_wire::msg::{BODY_ONLY_LEN, message_into, message_size};
 use lustre_wire::opcode::Effect;
 use lustre_wire::{Body, BodyFlags, Header, HeaderFlags, Opcode, Portal};
 
@@ -18,7 +18,7 @@ use crate::event::{Event, Reply};
 use crate::lose::Part;
 use crate::piece::MovedPieces;
 use crate::sabotage::Sabotage;
-use crate::table::{CallId, ImportId};
+use crate::table::{CallId, ImportId, PostId};
 use crate::timers::Timer;
 
 /// Direction of bulk data, as the client sees it.
@@ -151,7 +151,8 @@ pub(crate) struct Request {
     pub(crate) send_state: ImportState,
     pub(crate) header: Header,
     pub(crate) body: Body,
-    pub(crate) message: Vec<u8>,
+    /// Buffers behind the body.
+    pub(crate) buffers: Vec<Vec<u8>>,
     /// Portals of request, reply.
     pub(crate) portals: (u32, u32),
     pub(crate) bulk_portal: u32,
@@ -182,7 +183,8 @@ pub(crate) struct Request {
     /// Time that the server has, as sent.
     pub(crate) timeout: Duration,
     pub(crate) deadline: Option<Instant>,
-    pub(crate) reply_md: Option<MdId>,
+    /// Where the reply comes, until it is taken back.
+    pub(crate) reply_buffer: Option<(MdId, PostId)>,
     pub(crate) bulk_mds: Vec<MdId>,
     /// Bulk descriptors whose last event has not come.
     pub(crate) bulk_open: u32,
@@ -289,7 +291,6 @@ impl Client {
         let copy = (r.resent || r.refused) && r.purpose != Purpose::Connect;
         let marked = copy && !cx.common.breaks(Sabotage::ResentUnmarked);
         r.body.flags.set(BodyFlags::RESENT, marked);
-        rewrite(&mut r.message, &r.header, &r.body).map_err(|_| Errno::EINVAL)?;
         let deadline = now + r.timeout + im.net_time(tunables);
         r.sent = Some(now);
         r.deadline = Some(deadline);
@@ -309,7 +310,7 @@ impl Client {
         let entry = MatchEntry { from: peer, ..MatchEntry::bits(reply_bits) };
         let spec_of = spec(IoVec::from([span]), post, options, None);
         match cx.below.attach(r.portals.1, entry, spec_of) {
-            Ok(md) => r.reply_md = Some(md),
+            Ok(md) => r.reply_buffer = Some((md, post)),
             Err(e) => {
                 cx.common.posts.remove(post);
                 cx.below.free(span);
@@ -352,8 +353,10 @@ impl Client {
             return Ok(());
         }
 
-        // The request itself (P-35).
-        let span = cx.message(r.message.len(), |out| out.copy_from_slice(&r.message))?;
+        // The request itself (P-35), written where it leaves from.
+        let size = message_size(&r.buffers).map_err(|_| Errno::EINVAL)?;
+        let write = |out: &mut [u8]| message_into(&r.header, &r.body, &r.buffers, out);
+        let span = cx.message(size, write)?;
         let post = cx.common.posts.insert(Post::Request { call, attempt, span });
         let given = spec(IoVec::from([span]), post, MdOptions::empty(), Some(1));
         let md = match cx.below.bind(given) {
@@ -401,9 +404,12 @@ impl Client {
     pub(crate) fn release(&mut self, cx: &mut Cx<'_, '_>, id: CallId, next: Next) {
         let Some(r) = self.calls.get_mut(id) else { return };
         cx.common.timers.stop(Timer::Call(id));
-        if let Some(md) = r.reply_md.take() {
-            // One that is gone has said so, or will.
-            let _ = cx.below.unlink(md);
+        if let Some((md, post)) = r.reply_buffer.take()
+            && cx.below.unlink_at_once(md) == Ok(true)
+            && let Some(Post::ReplyBuffer { span, .. }) = cx.common.posts.remove(post)
+        {
+            // One that is in use, or gone, has its last event.
+            cx.below.free(span);
         }
         for md in core::mem::take(&mut r.bulk_mds) {
             let _ = cx.below.unlink(md);

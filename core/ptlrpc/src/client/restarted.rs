@@ -223,7 +223,7 @@ impl Client {
     }
 
     fn ask(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, purpose: Purpose) {
-        if let Ok(id) = self.own_request(cx, import, purpose, Opcode::OBD_PING, |b| b) {
+        if let Ok(id) = self.own_request(cx, import, purpose, Opcode::OBD_PING, Vec::new()) {
             self.progress(cx, id);
         }
     }

@@ -18,7 +18,8 @@ pub(crate) struct Retained {
     pub(crate) call: CallId,
     pub(crate) header: Header,
     pub(crate) body: Body,
-    pub(crate) message: Vec<u8>,
+    /// Buffers behind the body.
+    pub(crate) buffers: Vec<Vec<u8>>,
     pub(crate) portals: (u32, u32),
     pub(crate) reply_len: u32,
     /// The first answer.
@@ -157,7 +158,7 @@ mod tests {
             call: CallId::from(call),
             header: Header::default(),
             body: Body { transno, ..Body::default() },
-            message: Vec::new(),
+            buffers: Vec::new(),
             portals: (12, 10),
             reply_len: 0,
             status: 0,
