@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lnet_types::Errno;
 use lustre_client::visitor::{
-    Attributes, CacheWire, Changes, Create, FileCache, FileKind, Node, OpenFile, OpenHow,
+    Attributes, CacheWire, Changes, Create, DirWish, FileCache, FileKind, Node, OpenFile, OpenHow,
     VisitError, Visitor, Wish,
 };
 use ptlrpc::CallError;
@@ -186,6 +186,11 @@ impl<W: CacheWire> Desk<'_, W> {
             FileOp::Mkdir(path) => {
                 let (dir, name) = self.parent(path).await?;
                 visitor.make_dir(&dir, &name, DIR_MODE, b"").await?;
+            }
+            FileOp::MkdirOn(path, mdt) => {
+                let (dir, name) = self.parent(path).await?;
+                let wish = DirWish { mdts: vec![*mdt], ..DirWish::default() };
+                visitor.make_dir(&dir, &name, DIR_MODE, &wish.bytes()).await?;
             }
             FileOp::Create(path) => {
                 let file = self.make(path, OpenHow::WRITE, true).await?;
