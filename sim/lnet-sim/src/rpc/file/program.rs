@@ -148,10 +148,10 @@ async fn visit(
             Task::Leave => break,
         }
     }
-    desk.close_all().await;
+    let kept = desk.close_all().await;
     drop(desk);
     let ended = visitor.end().await;
-    wire.result(Report::Left(ended.map_err(|e| failure(&e))));
+    wire.result(Report::Left(kept.and(ended).map_err(|e| failure(&e))));
 }
 
 impl Filing {

@@ -291,14 +291,15 @@ impl<W: CacheWire> Desk<'_, W> {
         Ok(FileAnswer::Done)
     }
 
-    /// Ends all opens.
-    pub(super) async fn close_all(&mut self) {
+    /// Ends all opens, and the cache: whether that had lost something.
+    pub(super) async fn close_all(&mut self) -> Result<(), VisitError> {
         while let Some((_, file)) = self.open.pop_first() {
             // The visit ends: what can't be closed goes with it.
             let _ = self.closed(file, Ok(())).await;
         }
-        if let Some(cache) = self.cache.take() {
-            cache.end(self.visitor).await;
+        match self.cache.take() {
+            Some(cache) => cache.end(self.visitor).await,
+            None => Ok(()),
         }
     }
 
