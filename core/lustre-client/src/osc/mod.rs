@@ -354,7 +354,14 @@ impl Osc {
                 self.generation += 1;
                 self.stats.evicted += 1;
                 self.grant.clear();
-                self.lose_uncommitted();
+                self.lose_uncommitted(cx);
+                Some(event)
+            }
+            Event::Import {
+                import,
+                state: ImportState::Replay | ImportState::ReplayLocks | ImportState::ReplayWait,
+            } if import == self.import => {
+                self.lose_uncommitted(cx);
                 Some(event)
             }
             event => Some(event),

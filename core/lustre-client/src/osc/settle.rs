@@ -9,9 +9,9 @@ use lustre_wire::Fid;
 use lustre_wire::fid::ObjectId;
 use ptlrpc::Reply;
 
-use super::Osc;
 use super::data::Io;
 use super::locks::{Key, Object};
+use super::{Cx, Osc};
 
 /// Objects with writes that are answered, and not known to be committed.
 #[derive(Debug, Default)]
@@ -38,6 +38,14 @@ impl Uncommitted {
         }
         self.0.retain(|_, written| written.transno > committed);
     }
+
+    /// The target has lost what is not committed: the objects with such writes. Numbers after a restart begin
+    /// above all of these, and would pass for their commit.
+    fn lost(&mut self, committed: u64) -> Vec<(Key, ObjectId)> {
+        let all = core::mem::take(&mut self.0).into_iter();
+        let lost = all.filter(|(_, written)| written.transno > committed);
+        lost.map(|(key, written)| (key, written.id)).collect()
+    }
 }
 
 impl Osc {
@@ -57,9 +65,13 @@ impl Osc {
         all.into_values().collect()
     }
 
-    /// The target has evicted this client: what was not committed does not come back.
-    pub(super) fn lose_uncommitted(&mut self) {
-        for (key, Written { id, .. }) in core::mem::take(&mut self.uncommitted.0) {
+    /// The target recovers, or has evicted this client: what was not committed does not come back.
+    pub(super) fn lose_uncommitted(&mut self, cx: &Cx<'_, '_, '_>) {
+        if self.uncommitted.0.is_empty() {
+            return;
+        }
+        let committed = cx.rpc.committed_of(self.import).unwrap_or_default();
+        for (key, id) in self.uncommitted.lost(committed) {
             self.objects.entry(key).or_insert_with(|| Object::new(id)).fail(Errno::EIO);
         }
     }
@@ -83,5 +95,15 @@ mod tests {
         assert_eq!(all.0.keys().map(|key| key[0]).collect::<Vec<_>>(), [1]);
         all.heard(0, 8, None);
         assert!(all.0.is_empty());
+    }
+
+    #[test]
+    fn c261_restarted_target_has_lost_the_writes_that_it_had_not_committed() {
+        let mut all = Uncommitted::default();
+        for (key, transno) in [(1, 6), (2, 7), (3, 8)] {
+            all.heard(transno, 5, Some(([key; 4], ObjectId::old(key), Fid::default())));
+        }
+        let lost: Vec<u64> = all.lost(6).into_iter().map(|(key, _)| key[0]).collect();
+        assert_eq!((lost, all.0.len()), (vec![2, 3], 0));
     }
 }
