@@ -32,7 +32,7 @@ pub use intercepted::Intercepted;
 pub use journal::{Cx, Journal, When};
 pub use kv::Kv;
 pub use lock::Lock;
-pub use mdt::{Acl, Mdt};
+pub use mdt::{Acl, AcrossWire, Mdt};
 pub use memory::{Commit, MemoryStore};
 pub use mgs::{MGS_UUID, Mgs};
 pub use ost::{Ost, OstLimits};

@@ -418,6 +418,12 @@ impl<'b> Rpc<'_, 'b> {
         self.ptlrpc.client.terms(import)
     }
 
+    /// The highest transaction that the target of an import has committed, as far as it has said so: after a
+    /// restart of the target, in its present life.
+    pub fn committed_of(&self, import: ImportId) -> Option<u64> {
+        self.ptlrpc.client.committed_of(import)
+    }
+
     /// With its next connect an import says that it holds promises of so many bytes (L-96).
     pub fn announce_grant(&mut self, import: ImportId, bytes: u32) {
         self.ptlrpc.client.announce_grant(import, bytes);

@@ -12,6 +12,7 @@ use lustre_client::visitor::{
     CacheWire, Changes, FileCache, LEAVE_MAX, ObjectAsk, ObjectEnd, OpenFile, Part, VisitError,
     Wire as _,
 };
+use lustre_wire::Fid;
 use lustre_wire::fid::ObjectId;
 use ptlrpc::{CallError, ImportConfig};
 
@@ -57,15 +58,17 @@ impl CachedMount {
         }
     }
 
-    /// Waits until all that was changed of names is committed, and ends all connections in any case. A file that
-    /// was not closed may lose what was not written back.
+    /// Waits until all that was changed is committed, data of files that are open among it, and ends all
+    /// connections in any case.
     ///
     /// # Errors
-    /// As [`Mount::end`].
+    /// [`VisitError::DataLost`] names the files that have lost data of which no fsync and no close has spoken;
+    /// or as [`Mount::end`].
     pub async fn end(self) -> Result<(), VisitError> {
         let Self { mount, cache } = self;
-        cache.end(&mount).await;
-        mount.end().await
+        let kept = cache.end(&mount).await;
+        let ended = mount.end().await;
+        kept.and(ended)
     }
 
     /// Where a file ends, as those say that have written it.
@@ -217,6 +220,11 @@ impl CacheWire for NodeWire {
             ended => ended,
         })
         .await
+    }
+
+    async fn unsettled(&self, cache: &Objects) -> Vec<(ObjectId, Fid)> {
+        // What a node has that has stopped is lost, and known to be.
+        cache.unsettled().await.unwrap_or_default()
     }
 
     async fn end_cache(&self, cache: &Objects) {

@@ -15,8 +15,8 @@ use lnet_types::IoVec;
 use lustre_client::osc::{
     Cx, FilePart, LockWaits, OpId, Osc, OscConfig, OscError, OscStats, wanted,
 };
-use lustre_wire::ImportKind;
 use lustre_wire::fid::ObjectId;
+use lustre_wire::{Fid, ImportKind};
 use ptlrpc::ImportConfig;
 
 use crate::host::Host;
@@ -147,6 +147,12 @@ impl Objects {
         let id = self.import.id();
         let of = |osc: &Osc| (osc.stats(), osc.lock_waits().clone(), osc.dirty());
         Ok(self.node.run(move |host, _| host.seats.osc(id).map(of))?.unwrap_or_default())
+    }
+
+    /// Objects with data that their target does not have, may still lose, or has lost without a word so far.
+    pub(crate) async fn unsettled(&self) -> Option<Vec<(ObjectId, Fid)>> {
+        let id = self.import.id();
+        self.node.ask(move |host| host.seats.osc(id).map(Osc::unsettled)).await.flatten()
     }
 
     /// Ends the connection. What is still cached is lost: so many bytes.

@@ -176,6 +176,47 @@ fn what_an_eviction_has_lost_is_said_once_by_fsync_and_once_by_close() {
 }
 
 #[test]
+fn c261_end_brings_data_of_open_files_to_their_targets_or_names_the_files_that_have_lost_some() {
+    let server = "127.90.6.1";
+    let (_node, rpc) = serve(server);
+    let ((_a, one), (_b, other)) = (node("127.90.6.2"), node("127.90.6.3"));
+    wait(async {
+        for evicts in [false, true] {
+            let client = format!("127.90.6.2-{evicts}");
+            let cached = CachedMount::begin(&one, config(&client, server)).await.unwrap();
+            let four = Wish { count: Some(4), size: Some(STRIPE), ..Wish::default() };
+            let mut kept = create(&cached, &format!("kept-{evicts}"), four).await;
+            let mut open = create(&cached, &format!("open-{evicts}"), Wish::default()).await;
+            // What is said by a close is not said again.
+            let mut closed = create(&cached, &format!("closed-{evicts}"), Wish::default()).await;
+            cached.write_at(&mut kept, 0, bytes(300_000, 6)).await.unwrap();
+            cached.fsync(&kept).await.unwrap();
+            for file in [&mut open, &mut closed] {
+                cached.write_at(file, 0, vec![1; 100]).await.unwrap();
+                cached.fsync(file).await.unwrap();
+                cached.write_at(file, 100, vec![2; 100]).await.unwrap();
+            }
+            let caching = |e: &lustre_rt::ExportView| e.client.ends_with("+c");
+            if evicts {
+                for export in rpc.exports().unwrap().into_iter().filter(caching) {
+                    rpc.with(move |rpc| rpc.evict(export.id)).unwrap();
+                }
+            }
+            let fid = open.attributes().fid;
+            assert_eq!(cached.close(closed).await.is_err(), evicts);
+            let ended = cached.end().await;
+            let lost = Err(VisitError::DataLost { files: vec![(fid, Errno::EIO)] });
+            assert_eq!(ended, if evicts { lost } else { Ok(()) });
+            let visitor = Mount::begin(&other, config("127.90.6.3", server)).await.unwrap();
+            let expected = if evicts { 100 } else { 200 };
+            assert_eq!(visited(&visitor, &format!("/open-{evicts}")).await.0, expected);
+            assert_eq!(visited(&visitor, &format!("/kept-{evicts}")).await.0, 300_000);
+            visitor.end().await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn file_that_is_not_open_for_writing_is_not_written_and_none_is_longer_than_offsets() {
     let server = "127.90.4.1";
     let (_node, _rpc) = serve(server);

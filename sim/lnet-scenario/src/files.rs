@@ -30,7 +30,7 @@ pub struct FileLoad {
 
 /// The name of the management target.
 const MGS: &str = "MGS";
-/// The end of the name of the metadata target.
+/// The end of the name of the metadata target that has the root.
 const MDT: &str = "-MDT0000_UUID";
 /// Most names of a directory, and how many there are where nothing is said.
 const NAMES_MAX: i64 = 64;
@@ -49,9 +49,9 @@ fn fsname(name: &str, kind: TargetKind) -> Result<Option<&str>, ()> {
     };
     match kind {
         TargetKind::Mgs if name == MGS => Ok(None),
-        TargetKind::Mdt => name.strip_suffix(MDT).map(Some).ok_or(()),
-        TargetKind::Ost => {
-            let (fsname, rest) = name.rsplit_once("-OST").ok_or(())?;
+        TargetKind::Mdt | TargetKind::Ost => {
+            let part = if kind == TargetKind::Mdt { "-MDT" } else { "-OST" };
+            let (fsname, rest) = name.rsplit_once(part).ok_or(())?;
             index(rest).map(|()| Some(fsname)).ok_or(())
         }
         _ => Err(()),
@@ -68,7 +68,7 @@ pub(crate) fn check_name(
     if !kind.is_of_files() {
         return Ok(());
     }
-    let forms = "MGS, FSNAME-MDT0000_UUID or FSNAME-OSTxxxx_UUID, as its kind says";
+    let forms = "MGS, FSNAME-MDTxxxx_UUID or FSNAME-OSTxxxx_UUID, as its kind says";
     let of = fsname(name, kind).map_err(|()| value.wrong(forms))?;
     let others = rpc.targets.iter().filter_map(|t| fsname(&t.name, t.kind).ok().flatten());
     let other = others.into_iter().find(|other| of.is_some_and(|of| of != *other));
@@ -87,6 +87,9 @@ pub(crate) fn check(top: &Table<'_, '_>, rpc: &RpcWorld) -> Result<(), ScenarioE
         Some(kind) if all.into_iter().any(has) => {
             let kind = kind.name();
             Err(top.wrong(&format!("has a file system and no target of kind \"{kind}\"")))
+        }
+        None if !rpc.targets.iter().any(|t| t.kind == TargetKind::Mdt && t.name.ends_with(MDT)) => {
+            Err(top.wrong(&format!("has a file system and no target FSNAME{MDT}")))
         }
         _ => Ok(()),
     }

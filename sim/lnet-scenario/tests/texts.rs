@@ -925,10 +925,11 @@ fn a_file_system_and_its_workload_are_read_and_their_mistakes_are_named() {
     assert_eq!((load.names, load.size, load.stripes, load.shared), (3, 65536, 2, true));
     assert_eq!(load.check, Some(Duration::from_secs(50)));
     for (from, to, says) in [
-        ("name = \"MGS\"", "name = \"mgs\"", "expected MGS, FSNAME-MDT0000_UUID"),
+        ("name = \"MGS\"", "name = \"mgs\"", "expected MGS, FSNAME-MDTxxxx_UUID"),
         ("lfs-OST000a_UUID\"\nkind", "lfs-OST00a_UUID\"\nkind", "FSNAME-OSTxxxx_UUID"),
         ("lfs-OST000a_UUID\"\nkind", "old-OST000a_UUID\"\nkind", "one file system: 'lfs'"),
         ("kind = \"mdt\"", "kind = \"kv\"", "no target of kind \"mdt\""),
+        ("\"lfs-MDT0000_UUID\"", "\"lfs-MDT0001_UUID\"", "no target FSNAME-MDT0000_UUID"),
         ("to = \"lfs-MDT0000_UUID\"", "to = \"MGS\"", "targets of kind \"mdt\": 'MGS' is a mgs"),
         ("names = 3", "names = 0", "expected a number from 1 to 64"),
         ("stripes = 2", "stripes = 9", "expected a number from 1 to 8"),

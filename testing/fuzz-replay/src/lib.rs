@@ -48,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "lustre_files", run: lustre::files },
     Target { name: "lustre_directory", run: lustre::directory },
     Target { name: "lustre_acl", run: lustre::acl },
+    Target { name: "lustre_across", run: lustre::across },
     Target { name: "net", run: types::net },
     Target { name: "nid", run: types::nid },
     Target { name: "nid_list", run: types::nid_list },

@@ -85,6 +85,10 @@ impl CacheWire for &Bent<'_> {
         CallError::Refused(Errno::ENOENT).into()
     }
 
+    async fn unsettled(&self, _: &()) -> Vec<(ObjectId, Fid)> {
+        Vec::new()
+    }
+
     async fn end_cache(&self, _: &()) {}
 }
 

@@ -170,10 +170,48 @@ fn directories_are_on_two_metadata_targets_also_after_sigkill() {
     assert_eq!(done(&["ls", &at("/r")]), "file\nsub\n");
     assert_eq!(done(&["cat", &at("/r/file")]), "remote\n");
     assert!(done(&["stat", &at("/r/file")]).contains("0x24000040"));
-    // Names do not go from one target to the other.
-    let (_, err, code) = run(&["mv", &at("/r/file"), &at("/moved")]);
+    // Names do not go from one target to the other: files are copied, all that they have with them.
+    done(&["ln", &at("/r/file"), &at("/r/sub/again")]);
+    done(&["ln", "-s", "file", &at("/r/sub/link")]);
+    done(&["chmod", "0640", &at("/r/file")]);
+    done(&["touch", "--time", "1000000000", &at("/r/file")]);
+    let moved: serde_json::Value =
+        serde_json::from_str(&done(&["mv", "--json", &at("/r/sub"), &at("/moved")])).unwrap();
+    assert_eq!(moved["copied"], true, "{moved}");
+    assert_eq!(done(&["ls", &at("/moved")]), "again\nlink\n");
+    assert_eq!(done(&["readlink", &at("/moved/link")]).trim(), "file");
+    assert_eq!(done(&["cat", &at("/moved/again")]), "remote\n");
+    assert_eq!(done(&["ls", &at("/r")]), "file\n");
+    // A file takes the name of another one, a directory that of an empty one, which another target has.
+    done(&["mv", &at("/moved/again"), &at("/r/file")]);
+    let stat: serde_json::Value =
+        serde_json::from_str(&done(&["stat", "--json", &at("/r/file")])).unwrap();
+    assert_eq!(stat["nlink"], 1, "{stat}");
+    assert_eq!(stat["mtime"], 1_000_000_000, "{stat}");
+    assert!(done(&["stat", &at("/r/file")]).contains("0640"));
+    done(&["mkdir", "-i", "1", &at("/empty")]);
+    done(&["mv", &at("/moved"), &at("/r/")]);
+    // An empty directory gives its name away, whichever target has it; one that is not empty does not.
+    done(&["mv", &at("/r/moved"), &at("/empty/moved")]);
+    done(&["mkdir", "-p", &at("/local/moved"), &at("/other")]);
+    done(&["mkdir", "-i", "1", &at("/other/moved"), &at("/full")]);
+    done(&["mkdir", "-p", &at("/full/moved/sub")]);
+    done(&["mv", &at("/empty/moved"), &at("/local")]);
+    done(&["mv", &at("/local/moved"), &at("/other")]);
+    let (_, err, code) = run(&["mv", &at("/other/moved"), &at("/full")]);
+    assert!(code == Some(1) && err.contains("not empty"), "{err}");
+    done(&["mv", &at("/other/moved"), &at("/r")]);
+    done(&["rm", "-r", &at("/full"), &at("/local"), &at("/other")]);
+    assert_eq!(done(&["ls", &at("/r")]), "file\nmoved\n");
+    let (_, err, code) = run(&["mv", &at("/r"), &at("/r/moved/r")]);
     assert!(code == Some(1) && !err.is_empty(), "{err}");
-    assert_eq!(done(&["cat", &at("/r/file")]), "remote\n");
+    // What can't be copied stays, and nothing is left of its copy.
+    let (_, err, code) = run(&["mv", &at("/r"), &at("/file")]);
+    assert!(code == Some(1) && !err.is_empty(), "{err}");
+    assert_eq!(done(&["ls", "-A", &at("/")]), "empty\nfile\nr\n");
+    assert_eq!(done(&["ls", "-A", &at("/r")]), "file\nmoved\n");
+    assert_eq!(done(&["ls", "-A", &at("/r/moved")]), "link\n");
+    done(&["rmdir", &at("/empty")]);
     let (_, err, code) = run(&["rmdir", &at("/r")]);
     assert!(code == Some(1) && err.contains("not empty"), "{err}");
     done(&["mv", &at("/r"), &at("/s")]);

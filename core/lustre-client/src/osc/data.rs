@@ -68,6 +68,11 @@ impl Io {
         (self.key == key && self.op.is_none()).then_some(self.offset..end)
     }
 
+    /// The object that it writes to.
+    pub(super) fn written(&self) -> Option<Key> {
+        self.op.is_none().then_some(self.key)
+    }
+
     /// When it is made again.
     pub(super) const fn due(&self) -> Option<Instant> {
         match self.wait {
@@ -300,7 +305,11 @@ impl Osc {
             Err(CallError::Refused(errno)) => return self.failed(id, *errno, cx),
             // What may be repeated was repeated below.
             Err(_) => return self.over(id, Err(Errno::EIO), cx),
-            Ok(reply) => Said::of(reply),
+            Ok(reply) => {
+                let file = io.part.map(|part| part.file).unwrap_or_default();
+                self.uncommitted.hear(reply, io.written().map(|key| (key, io.id, file)));
+                Said::of(reply)
+            }
         };
         let Some(said) = said else { return self.over(id, Err(Errno::EPROTO), cx) };
         self.grant.add(said.grant());

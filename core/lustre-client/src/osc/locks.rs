@@ -75,7 +75,7 @@ impl Object {
     }
 
     /// Data was lost. The first reason counts.
-    fn fail(&mut self, errno: Errno) {
+    pub(super) fn fail(&mut self, errno: Errno) {
         self.fsync_error.get_or_insert(errno);
         self.close_error.get_or_insert(errno);
     }

@@ -8,14 +8,15 @@
 //! ```
 //!
 //! Locks stay in the cache of `ldlm::client` when an operation is over; when another client wants one,
-//! what is dirty under it is written back first (L-44). A write-back is committed by the target before
-//! it is answered: what has left this client needs no second keeping, whatever crashes. If the target
+//! what is dirty under it is written back first (L-44). Most targets commit a write-back before
+//! they answer it; what is not committed [`Osc::unsettled`] names. If the target
 //! evicts this client, what was dirty is gone: the next fsync and the next close of the object each say
 //! `EIO`, once. Data that was read is not kept.
 //!
 //! `op.rs` has the operations, `locks.rs` what locks mean for data, `data.rs` the data requests with
 //! their repetitions (L-93), `dirty.rs` and `buffers.rs` what is dirty, `grant.rs` promises of space (L-95),
-//! `quota.rs` who has no space left, `waits.rs` how long locks were waited for, `wire.rs` the requests.
+//! `quota.rs` who has no space left, `settle.rs` what may still be lost, `waits.rs` how long locks were
+//! waited for, `wire.rs` the requests.
 
 mod buffers;
 mod data;
@@ -24,6 +25,7 @@ mod grant;
 mod locks;
 mod op;
 mod quota;
+mod settle;
 mod waits;
 mod wire;
 
@@ -45,6 +47,7 @@ use grant::Grant;
 use locks::{HeldLock, Key, Object};
 use op::Op;
 use quota::Quota;
+use settle::Uncommitted;
 
 pub use waits::LockWaits;
 
@@ -234,6 +237,7 @@ pub struct Osc {
     age_due: Option<Instant>,
     grant: Grant,
     quota: Quota,
+    uncommitted: Uncommitted,
     announced: u64,
     buffers: Buffers,
     dirty_bytes: u64,
@@ -291,6 +295,7 @@ impl Osc {
             age_due: None,
             grant: Grant::default(),
             quota: Quota::default(),
+            uncommitted: Uncommitted::default(),
             announced: 0,
             buffers: Buffers::default(),
             dirty_bytes: 0,
@@ -349,6 +354,14 @@ impl Osc {
                 self.generation += 1;
                 self.stats.evicted += 1;
                 self.grant.clear();
+                self.lose_uncommitted(cx);
+                Some(event)
+            }
+            Event::Import {
+                import,
+                state: ImportState::Replay | ImportState::ReplayLocks | ImportState::ReplayWait,
+            } if import == self.import => {
+                self.lose_uncommitted(cx);
                 Some(event)
             }
             event => Some(event),

@@ -7,8 +7,8 @@ use core::future::Future;
 use std::collections::BTreeMap;
 
 use lnet_types::Errno;
-use lustre_wire::ImportKind;
 use lustre_wire::fid::ObjectId;
+use lustre_wire::{Fid, ImportKind};
 use ptlrpc::{CallError, ImportConfig};
 
 use super::join::join;
@@ -80,6 +80,10 @@ pub trait CacheWire: Wire {
         id: ObjectId,
         ask: ObjectAsk,
     ) -> impl Future<Output = ObjectEnd> + Send;
+
+    /// Objects with data that their target does not have, may still lose, or has lost without a word so far,
+    /// each with its file ([`crate::osc::Osc::unsettled`]).
+    fn unsettled(&self, cache: &Self::Cache) -> impl Future<Output = Vec<(ObjectId, Fid)>> + Send;
 
     /// Ends its connection.
     fn end_cache(&self, cache: &Self::Cache) -> impl Future<Output = ()> + Send;
@@ -362,9 +366,46 @@ impl<C: Send + Sync> FileCache<C> {
         flushed.and(closed)
     }
 
-    /// Ends all connections. Files that are not closed may lose what was not written back.
-    pub async fn end<W: CacheWire<Cache = C>>(self, visitor: &Visitor<W>) {
+    /// Waits until what was written survives all targets, also of files that were not closed, and ends all
+    /// connections in any case.
+    ///
+    /// # Errors
+    /// [`VisitError::DataLost`]: files of which something was lost that no fsync and no close has said.
+    pub async fn end<W: CacheWire<Cache = C>>(
+        self,
+        visitor: &Visitor<W>,
+    ) -> Result<(), VisitError> {
+        let all: Vec<_> = self.0.values().map(|t| Self::settle(visitor, t)).collect();
+        let settled = join(all, usize::MAX).await;
+        let mut files: Vec<(Fid, Errno)> = settled.into_iter().flatten().collect();
+        files.sort_by_key(|(Fid { seq, oid, .. }, _)| (*seq, *oid));
+        files.dedup_by_key(|(file, _)| *file);
         let all: Vec<_> = self.0.values().map(|t| visitor.wire.end_cache(&t.cache)).collect();
         join(all, usize::MAX).await;
+        match files.is_empty() {
+            true => Ok(()),
+            false => Err(VisitError::DataLost { files }),
+        }
+    }
+
+    /// Brings all data to a target: the files of which it could not.
+    async fn settle<W: CacheWire<Cache = C>>(
+        visitor: &Visitor<W>,
+        target: &Target<C>,
+    ) -> Vec<(Fid, Errno)> {
+        let one = |(id, file): (ObjectId, Fid)| async move {
+            let end = visitor.wire.object(&target.cache, id, ObjectAsk::Fsync).await;
+            match end.result {
+                Ok(_) => None,
+                // An object goes with its file, and nothing is lost then.
+                Err(e) if e.errno() == Errno::ENOENT => {
+                    visitor.node_of(file).await.ok().map(|_| (file, Errno::EIO))
+                }
+                Err(e) => Some((file, e.errno())),
+            }
+        };
+        let all = visitor.wire.unsettled(&target.cache).await;
+        let all: Vec<_> = all.into_iter().map(one).collect();
+        join(all, IN_FLIGHT).await.into_iter().flatten().collect()
     }
 }

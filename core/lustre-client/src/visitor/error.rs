@@ -118,6 +118,12 @@ pub enum VisitError {
         /// How many.
         count: u64,
     },
+    /// Data that was cached, and that its targets do not have.
+    #[error("data was lost that was written to {}", named(.files))]
+    DataLost {
+        /// The files, and why.
+        files: Vec<(Fid, Errno)>,
+    },
     /// Data that is not what its checksum says, however often it was read.
     #[error("{target}: checksum {have:#010x}: expected {expected:#010x}")]
     Checksum {
@@ -128,6 +134,19 @@ pub enum VisitError {
         /// That the target said.
         expected: u32,
     },
+}
+
+/// Files that a message names; of more it has the number.
+const NAMED_MAX: usize = 8;
+
+/// Files with their errors, in words.
+fn named(files: &[(Fid, Errno)]) -> String {
+    let some = files.iter().take(NAMED_MAX).map(|(file, errno)| format!("{file} ({errno})"));
+    let some = some.collect::<Vec<_>>().join(", ");
+    match files.len().saturating_sub(NAMED_MAX) {
+        0 => some,
+        more => format!("{some} and {more} more files"),
+    }
 }
 
 /// What was tried, in words.
@@ -158,6 +177,10 @@ impl VisitError {
             Self::Layout(LayoutError::NotMade(_)) => Errno::EIO,
             Self::Layout(_) | Self::DirLayout { .. } => Errno::EOPNOTSUPP,
             Self::BadReply { .. } | Self::Config(_) | Self::Listing { .. } => Errno::EPROTO,
+            Self::DataLost { files } => match files.as_slice() {
+                [(_, errno), ..] => *errno,
+                [] => Errno::EIO,
+            },
             Self::NoTarget { .. } => Errno::ENXIO,
             Self::Inactive { .. }
             | Self::Lost { .. }

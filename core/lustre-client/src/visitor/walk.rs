@@ -82,6 +82,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// What tells it from other files.
+    pub const fn fid(&self) -> Fid {
+        self.fid
+    }
+
     /// What it is.
     pub const fn kind(&self) -> FileKind {
         FileKind::of(self.body.mode)

@@ -220,3 +220,25 @@ fn locks_of_other_kinds_and_of_what_is_no_object_are_refused() {
     bench.call(a, enqueue(good, LockKind::EXTENT)).unwrap().unwrap();
     assert_eq!(bench.holders().len(), 1);
 }
+
+#[test]
+fn c261_object_is_unsettled_until_its_target_has_its_data_or_its_program_has_heard_of_their_loss() {
+    let mut bench = Bench::new();
+    let a = bench.client("a");
+    bench.warm(a);
+    let unsettled = |bench: &mut Bench| -> Vec<_> {
+        let all = bench.osc(a, |osc, _| osc.unsettled());
+        all.into_iter().map(|(id, _)| id).collect()
+    };
+    assert_eq!(unsettled(&mut bench), [], "written through, and committed");
+    bench.write(a, 1, 0, b"dirty");
+    assert_eq!(unsettled(&mut bench), [object(1)]);
+    assert_eq!(bench.close(a, 1), Ok(0));
+    assert_eq!(unsettled(&mut bench), []);
+    bench.write(a, 1, 0, b"lost");
+    bench.evict("a");
+    bench.secs(100);
+    assert_eq!(unsettled(&mut bench), [object(1)]);
+    assert_eq!(bench.fsync(a, 1), Err(Errno::EIO));
+    assert_eq!(unsettled(&mut bench), []);
+}

@@ -1,11 +1,13 @@
 //! Clients with caches and an object target in one world: what they make of each other, in virtual
 //! time. `caches.rs` has what clients see of each other, `losses.rs` what happens when a client hangs,
-//! dies or is full, `space.rs` limits and promises, `storm.rs` everything at once against a model.
+//! dies or is full, `sizes.rs` what a client learns of a size while it writes back, `space.rs` limits and
+//! promises, `storm.rs` everything at once against a model.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
 mod caches;
 mod losses;
+mod sizes;
 mod space;
 mod storm;
 

@@ -45,6 +45,7 @@ mod tree;
 mod xattrs;
 
 pub use acl::Acl;
+pub use across::AcrossWire;
 
 use std::collections::{BTreeMap, VecDeque};
 

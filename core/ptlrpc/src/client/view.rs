@@ -131,6 +131,11 @@ impl Client {
         self.imports.get(id).map(|im| im.terms.data)
     }
 
+    /// The highest transaction that its target has committed.
+    pub(crate) fn committed_of(&self, id: ImportId) -> Option<u64> {
+        self.imports.get(id).map(|im| im.committed)
+    }
+
     pub(crate) fn import_count(&self) -> usize {
         self.imports.len()
     }

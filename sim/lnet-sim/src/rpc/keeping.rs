@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lnet::upper::Below;
-use lnet_scenario::{Scenario, TargetKind};
+use lnet_scenario::{Scenario, TargetKind, TargetSpec};
 use lnet_types::{Instant, Prng};
 use lustre_target::kv::wire::Operation;
 use lustre_target::{Kind, Kv, Lock, MemoryStore, Origin, Targets};
@@ -64,14 +64,14 @@ impl Keeping {
         self.sabotage = Some(rule);
     }
 
-    fn kind(&self, kind: TargetKind, left: &mut MemoryStore) -> Result<Box<dyn Kind>, String> {
-        if let Some(kind) = made(&self.scenario, kind, left)? {
+    fn kind(&self, spec: &TargetSpec, left: &mut MemoryStore) -> Result<Box<dyn Kind>, String> {
+        if let Some(kind) = made(&self.scenario, spec, left)? {
             return Ok(kind);
         }
         let lock = Lock::new();
         #[cfg(feature = "sabotage")]
         let lock = lock.sabotaged(self.sabotage);
-        Ok(match kind {
+        Ok(match spec.kind {
             TargetKind::Lock => guard(lock),
             _ => Box::new(Kv::new()),
         })
@@ -91,7 +91,7 @@ impl Keeping {
     ) -> Result<(), String> {
         let Some(spec) = self.scenario.rpc.targets.get(index) else { return Ok(()) };
         let wrong = |e: &dyn core::fmt::Display| format!("{}: {e}", spec.name);
-        let kind = self.kind(spec.kind, &mut left).map_err(|e| wrong(&e))?;
+        let kind = self.kind(spec, &mut left).map_err(|e| wrong(&e))?;
         let start = lustre_target::start(&mut left, kind.name()).map_err(|e| wrong(&e))?;
         let mut store = SimStore::new(left, spec.store, spec.commit, below.now(), self.rng.split());
         store.trouble(trouble.of_store());

@@ -13,13 +13,16 @@ const AFTER: u64 = 200;
 /// Seconds that the check of a load may take.
 const CHECK: u64 = 60;
 
+/// See [`second`].
+const SECOND: u64 = 0xF11E_2D90;
+
 /// The text of the scenario of this seed.
 pub(super) fn text(seed: u64) -> String {
     let mut rng = Prng::new(seed ^ 0xF11E_F100);
     let rage = RAGE + rng.below(100);
     let obd_timeout = obd_timeout(&mut rng);
     let mut scene = Scene::begin(("files", seed), (rage, AFTER), obd_timeout, "", &mut rng);
-    let objects = world(&mut scene, &mut rng);
+    let objects = world(&mut scene, seed, &mut rng);
     loads(&mut scene, seed, &mut rng);
     if rng.one_in(5) {
         // Nothing is ever wrong.
@@ -48,7 +51,7 @@ fn full(scene: &mut Scene, objects: &[String], rng: &mut Prng) {
 }
 
 /// The file system, and which of its targets have data.
-fn world(scene: &mut Scene, rng: &mut Prng) -> Vec<String> {
+fn world(scene: &mut Scene, seed: u64, rng: &mut Prng) -> Vec<String> {
     scene.net(rng);
     let rails = if rng.one_in(3) { "\"tcp\", \"tcp\"" } else { "\"tcp\"" };
     scene.hosts(rails, (1, 3), (1, 4), rng);
@@ -67,8 +70,19 @@ fn world(scene: &mut Scene, rng: &mut Prng) -> Vec<String> {
             format!("store = {{ latency = \"{latency}\", bandwidth = \"50MiB/s\" }}\n")
         });
     }
+    second(scene, &mut Prng::new(seed ^ SECOND));
     scene.connect();
     objects
+}
+
+/// In one round of three there are two metadata targets. Drawn apart, by a number that leaves the rounds of
+/// earlier findings what they are.
+fn second(scene: &mut Scene, rng: &mut Prng) {
+    if rng.one_in(3) {
+        let (name, on) = ("lfs-MDT0001_UUID".to_owned(), any(&scene.servers, rng));
+        let commits = (3, &["0s", "500ms", "5s", "30s"][..]);
+        scene.target((name, "mdt", on), commits, rng, |_| String::new());
+    }
 }
 
 fn loads(scene: &mut Scene, seed: u64, rng: &mut Prng) {

@@ -14,6 +14,22 @@ fn scenario(clients: u32, load: &str, faults: &str) -> Arc<Scenario> {
 
 /// The same, whose directories are read again after so many seconds.
 fn checked_at(check: u32, clients: u32, load: &str, faults: &str) -> Arc<Scenario> {
+    parsed(text(check, clients, load, faults))
+}
+
+/// The same, with a second metadata target, on the other server.
+fn of_two(clients: u32, load: &str, faults: &str) -> Arc<Scenario> {
+    let second =
+        "[[target]]\nname = \"lfs-MDT0001_UUID\"\nkind = \"mdt\"\non = \"s1\"\ncommit = \"5s\"\n";
+    let text = text(900, clients, load, faults);
+    parsed(text.replacen("[[client]]", &format!("{second}[[client]]"), 1))
+}
+
+fn parsed(text: String) -> Arc<Scenario> {
+    Arc::new(parse("files.toml", &text).unwrap_or_else(|e| panic!("{e}\n{text}")))
+}
+
+fn text(check: u32, clients: u32, load: &str, faults: &str) -> String {
     let mut text = String::from(
         "name = \"files\"\nduration = \"1000s\"\n[rpc]\nobd_timeout = \"10s\"\nping_interval = \"2s\"\n\
          [[net]]\nname = \"tcp\"\n",
@@ -38,13 +54,17 @@ fn checked_at(check: u32, clients: u32, load: &str, faults: &str) -> Arc<Scenari
         "[[client]]\non = {from}\n[[workload]]\nkind = \"files\"\nfrom = {from}\n\
          to = \"lfs-MDT0000_UUID\"\nuntil = \"300s\"\ncheck = \"{check}s\"\n{load}\n{faults}\n"
     ));
-    Arc::new(parse("files.toml", &text).unwrap_or_else(|e| panic!("{e}\n{text}")))
+    text
 }
 
 const LOAD: &str = "names = 3\nsize = \"200KiB\"\nstripes = 3\nwindow = 1\nthink = \"200ms\"";
 
 fn holds(clients: u32, faults: &str) -> Played {
-    let played = play(scenario(clients, LOAD, faults), None, Detail::Moments);
+    holds_in(scenario(clients, LOAD, faults))
+}
+
+fn holds_in(scenario: Arc<Scenario>) -> Played {
+    let played = play(scenario, None, Detail::Moments);
     if let Some(violation) = &played.violation {
         panic!("{}\n{violation}\n{}", played.lines.join("\n"), played.summary);
     }
@@ -62,6 +82,24 @@ fn one_visitor_finds_the_files_that_a_tree_in_memory_has() {
 fn several_visitors_leave_the_files_that_others_find() {
     let played = holds(3, "");
     assert_eq!(played.summary.errors, 0, "{}", played.summary);
+}
+
+#[test]
+fn directories_on_two_metadata_targets_are_those_of_a_tree_in_memory() {
+    for load in [LOAD.to_owned(), format!("{LOAD}\nshared = true")] {
+        let played = holds_in(of_two(2, &load, ""));
+        assert_eq!(played.summary.errors, 0, "{}", played.summary);
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_either_of_two_metadata_targets_dies() {
+    for server in ["s0", "s1"] {
+        let fault =
+            format!("[[fault]]\nkind = \"kill\"\nat = \"60s\"\nuntil = \"70s\"\non = \"{server}\"");
+        let played = holds_in(of_two(2, LOAD, &fault));
+        assert_eq!(played.summary.errors, 0, "{}", played.summary);
+    }
 }
 
 #[test]
@@ -114,6 +152,8 @@ fn earlier_findings_of_the_swarm_of_files_hold_now() {
         8863561413271799506,
         // A visitor that does nothing is evicted, and has a file that is not committed.
         7559938134413224447,
+        // A client asks for a size while it writes back what makes the object longer.
+        8808364851846141439,
     ];
     for seed in found {
         rounds::holds(Floor::Files, seed);

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use lnet_types::ByteOrder;
-use lustre_target::Acl;
+use lustre_target::{Acl, AcrossWire};
 use lustre_wire::connect::ConnectData;
 use lustre_wire::dir::{self, EntryHead, PageHead};
 use lustre_wire::fid::SeqRange;
@@ -156,6 +156,19 @@ pub fn acl(input: &[u8]) {
         assert_eq!(written, input);
         assert_eq!(Acl::parse(&written), Ok(Some(list)));
     }
+}
+
+/// What our metadata targets say to each other; the first byte of the input chooses what of it.
+pub fn across(input: &[u8]) {
+    let Some((which, b)) = input.split_first() else { return };
+    let kinds = [AcrossWire::Message, AcrossWire::Change, AcrossWire::Decision];
+    let kind = kinds[usize::from(*which) % kinds.len()];
+    let Some(written) = kind.rewritten(b) else { return };
+    // A refusal has nothing else, whatever stands behind it.
+    assert!(
+        written == b || matches!(kind, AcrossWire::Decision) && written.len() <= b.len().max(16)
+    );
+    assert_eq!(kind.rewritten(&written), Some(written));
 }
 
 /// A block of a log.

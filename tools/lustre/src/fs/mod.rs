@@ -35,6 +35,7 @@ mod lines;
 mod ln;
 mod ls;
 mod mkdir;
+mod moved;
 mod mv;
 mod operands;
 mod order;

@@ -1,7 +1,8 @@
-//! `ulnet lustre mv`: renames, and moves into a directory.
+//! `ulnet lustre mv`: renames, and moves into a directory. Where servers refuse that, `moved.rs` copies.
 
 use anyhow::{Result, bail};
 use clap::Args;
+use lnet_types::Errno;
 use lustre_rt::visitor::{Access, Place};
 use serde_json::json;
 
@@ -9,14 +10,18 @@ use super::goal::Goal;
 use super::label::{Label, without_slashes};
 use super::operands::{Account, At, Done, Shape, same_system};
 use super::sentences::towards;
-use super::{Visit, progress};
+use super::{Visit, moved, progress};
 
 /// What, and whereto.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Nothing is done if the last of more than two places is no directory.\n\n\
+#[command(
+    after_help = "Nothing is done if the last of more than two places is no directory. What servers do not rename, \
+    between metadata targets that refuse it, is copied, compared with its source by size and times, and \
+    removed when all of it is there under its new name.\n\n\
     Examples:\n  \
     ulnet lustre mv 10.0.0.1@tcp:/lfs/data/f1 10.0.0.1@tcp:/lfs/data/f2\n  \
-    ulnet lustre mv /data/f1 /data/f2 /data/old/")]
+    ulnet lustre mv /data/f1 /data/f2 /data/old/"
+)]
 pub(super) struct Options {
     /// Files and directories, and the destination: a directory that gets them, or the new name of one, which
     /// is taken from what has it
@@ -32,13 +37,20 @@ pub(super) struct Options {
 }
 
 async fn one(at: &At<'_>, goal: &Goal) -> Result<Done> {
-    let At { mount, place, name, .. } = *at;
+    let At { mount, stop, place, name } = *at;
     let last = super::own_name(&place.path)?;
     let node = mount.find(without_slashes(&place.path), false).await?;
     let moved = async {
         let spot = goal.of(mount, last, node.kind()).await?;
-        mount.rename(&node, &spot.dir, &spot.name).await?;
-        Ok(json!({ "from": name, "to": spot.path }).into())
+        let copied = match mount.rename(&node, &spot.dir, &spot.name).await {
+            Err(e) if e.errno() == Errno::EXDEV => {
+                let (dir, old) = super::parent(mount, without_slashes(&place.path)).await?;
+                moved::by_copy((mount, stop), &node, &dir, &old, &spot).await?;
+                true
+            }
+            renamed => renamed.map(|()| false)?,
+        };
+        Ok(json!({ "from": name, "to": spot.path, "copied": copied }).into())
     };
     moved.await.map_err(|e| towards(e, "not moved to", &goal.called(last)))
 }

@@ -40,6 +40,7 @@ use super::open::Parent;
 use super::tree::{ChangeId, Tree};
 use crate::site::{Part, Site};
 
+pub use wire::AcrossWire;
 use wire::OPEN_MAX;
 pub(super) use wire::{Message, NameChange, OPCODE, Order, What};
 

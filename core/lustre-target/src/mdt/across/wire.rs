@@ -213,6 +213,29 @@ pub(in crate::mdt) fn decision(reply: &Reply) -> Decision {
     msg.buffer(1).and_then(read_decision).unwrap_or(Err(Errno::EPROTO))
 }
 
+/// What our metadata targets say to each other, and store of it, read and written again. For tests with any
+/// bytes: no program needs it.
+#[derive(Clone, Copy, Debug)]
+pub enum AcrossWire {
+    /// A message.
+    Message,
+    /// A change of a name, as a message and a record have it.
+    Change,
+    /// What the reply has.
+    Decision,
+}
+
+impl AcrossWire {
+    /// Bytes that were read, written again; `None`: they are nothing of it.
+    pub fn rewritten(self, bytes: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Message => Message::read(bytes).map(|message| message.to_bytes()),
+            Self::Change => NameChange::read(bytes).map(|change| change.to_bytes()),
+            Self::Decision => read_decision(bytes).map(|decision| decision_bytes(&decision)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -8,6 +8,7 @@ use lnet::upper::Below;
 use lnet_types::{Errno, Instant, IoVec, Span};
 use lustre_client::osc::{Cx, OpId, Osc, OscConfig, OscEvent};
 use lustre_client::visitor::{ObjectAsk, ObjectEnd};
+use lustre_wire::Fid;
 use lustre_wire::fid::ObjectId;
 use ptlrpc::{CallError, Event, ImportId, Ptlrpc};
 
@@ -40,6 +41,11 @@ pub(super) struct Caches {
 impl Caches {
     pub(super) fn open(&mut self, import: ImportId) {
         self.all.insert(import, Osc::new(import, OscConfig::default()));
+    }
+
+    /// What a client has that may be lost.
+    pub(super) fn unsettled(&self, import: ImportId) -> Vec<(ObjectId, Fid)> {
+        self.all.get(&import).map(Osc::unsettled).unwrap_or_default()
     }
 
     /// Begins an operation.

@@ -39,6 +39,8 @@ struct Kept {
     client: String,
     /// The tree after each operation since the last sync, one at least.
     states: Vec<Tree>,
+    /// By metadata target: from which of these states on it has committed all.
+    floors: BTreeMap<u32, usize>,
     /// What the data of each file have been since it was synced.
     versions: Versions,
     /// Files that were cut off since they were synced: their objects may have been so or not.
@@ -67,6 +69,39 @@ impl Kept {
         self.doubt = Some(after);
     }
 
+    /// All that is in this tree is committed.
+    fn committed(&mut self, tree: Tree) {
+        self.states = vec![tree];
+        self.floors.clear();
+    }
+
+    /// All that the target of a synced file has is committed: all, if it is the only one.
+    fn synced(&mut self, tree: Tree, id: Id) {
+        if !tree.is_on_two() {
+            return self.committed(tree);
+        }
+        let on = tree.on(id);
+        self.states.push(tree);
+        self.floors.insert(on, self.states.len() - 1);
+    }
+
+    /// What may be left: the last tree, or of a client that is gone each one before it. Each of two targets
+    /// may have lost what it had last.
+    fn left_trees(&self, after: Option<&Tree>) -> Vec<Tree> {
+        let first = if self.gone { 0 } else { self.states.len().saturating_sub(1) };
+        let all: Vec<(usize, &Tree)> =
+            self.states.iter().chain(after).enumerate().skip(first).collect();
+        if !all.iter().any(|(_, tree)| tree.is_on_two()) {
+            return all.into_iter().map(|(_, tree)| tree.clone()).collect();
+        }
+        let from = |on: u32| {
+            let floor = self.floors.get(&on).copied().unwrap_or_default();
+            all.iter().filter(move |(at, _)| *at >= floor).map(|(_, tree)| *tree)
+        };
+        let pairs = from(0).flat_map(|here| from(1).map(move |there| (here, there)));
+        pairs.filter_map(|(here, there)| here.with_others_of(there)).collect()
+    }
+
     /// The visit has ended; `whole`: it has heard of no loss in its end. One that was evicted may have heard of
     /// it before. What is cached has its own targets for that.
     fn left(&mut self, whole: bool) {
@@ -78,7 +113,7 @@ impl Kept {
             self.cut.clear();
         }
         if whole {
-            self.states = vec![last];
+            self.committed(last);
         }
         self.gone = true;
     }
@@ -91,7 +126,6 @@ impl Kept {
             let _ = tree.apply(op);
             after = Some(tree);
         }
-        let first = if self.gone { 0 } else { self.states.len().saturating_sub(1) };
         let last = self.last();
         let mut versions = Versions::new();
         if self.gone {
@@ -105,9 +139,8 @@ impl Kept {
                 all.extend([data, Default::default()]);
             }
         }
-        let states = self.states.iter().skip(first).chain(&after);
         let mut why = None;
-        for tree in states {
+        for tree in self.left_trees(after.as_ref()) {
             let difference = match found {
                 Some(dump) if tree.is_there() => tree.differs(dump, &versions),
                 None if !tree.is_there() => None,
@@ -222,6 +255,7 @@ impl FileModel {
             host,
             client: client.to_owned(),
             states: vec![Tree::of(cached)],
+            floors: BTreeMap::new(),
             versions: Versions::new(),
             cut: BTreeSet::new(),
             doing: None,
@@ -311,6 +345,10 @@ impl FileModel {
         {
             return Err(format!("{client}: {op:?}: {}", difference("the file", want, have)));
         }
+        // Nothing was changed: programs copy then.
+        if result == Err(Errno::EXDEV) && kept.last().may_be_refused(&op) {
+            return Ok(());
+        }
         if expected != result {
             let (have, want) = (shown(&result), shown(&expected));
             return Err(format!("{client}: {op:?} gave {have}: expected {want}"));
@@ -329,14 +367,15 @@ impl FileModel {
                 let all = kept.versions.entry(id).or_default();
                 all.drain(..all.len().saturating_sub(1));
             }
-            // A sync of one file commits all names.
-            match synced.is_some() || op == FileOp::Sync {
-                true => kept.states = vec![tree],
-                false if op.reads() => {
+            // A sync of one file commits all names of its target.
+            match synced {
+                Some(id) => kept.synced(tree, id),
+                None if op == FileOp::Sync || kept.last().is_of_two(&op) => kept.committed(tree),
+                None if op.reads() => {
                     kept.states.pop();
                     kept.states.push(tree);
                 }
-                false => kept.states.push(tree),
+                None => kept.states.push(tree),
             }
         }
         Ok(())

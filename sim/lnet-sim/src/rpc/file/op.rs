@@ -70,6 +70,8 @@ pub enum FileOp {
     Base,
     /// Makes a directory.
     Mkdir(FilePath),
+    /// Makes a directory on this metadata target.
+    MkdirOn(FilePath, u32),
     /// Opens, writes, closes.
     Write {
         /// Which file.

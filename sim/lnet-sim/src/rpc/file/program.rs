@@ -18,6 +18,7 @@ use ptlrpc::{Event, Ptlrpc};
 use super::super::seen::RpcSeen;
 use super::op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath};
 use super::seen::{Dumps, FileFailure, FileSeen};
+use super::target::mdts;
 use super::visits::{VisitNo, Visits};
 use super::wire::SimWire;
 use super::work::{Desk, Spread, failure};
@@ -147,10 +148,10 @@ async fn visit(
             Task::Leave => break,
         }
     }
-    desk.close_all().await;
+    let kept = desk.close_all().await;
     drop(desk);
     let ended = visitor.end().await;
-    wire.result(Report::Left(ended.map_err(|e| failure(&e))));
+    wire.result(Report::Left(kept.and(ended).map_err(|e| failure(&e))));
 }
 
 impl Filing {
@@ -371,7 +372,10 @@ impl Filing {
                 visit.leaves = true;
                 return visit.wire.give(Task::Leave);
             }
-            false => choose(&mut self.rng, files, &visit.open),
+            false => {
+                let op = choose(&mut self.rng, files, &visit.open);
+                place_dir(&mut self.rng, mdts(&scenario), op)
+            }
         };
         begin_op(visit, op, now, notes);
         if leaves {
@@ -524,6 +528,14 @@ fn choose_shared(rng: &mut Prng, files: FileLoad) -> FileOp {
         13 => FileOp::List(FilePath::default()),
         14 => FileOp::Stat(path(rng)),
         _ => FileOp::ReadLink(path(rng)),
+    }
+}
+
+/// Of several metadata targets each gets new directories.
+fn place_dir(rng: &mut Prng, mdts: u32, op: FileOp) -> FileOp {
+    match op {
+        FileOp::Mkdir(path) if mdts > 1 => FileOp::MkdirOn(path, rng.below(mdts.into()) as u32),
+        op => op,
     }
 }
 

@@ -86,7 +86,24 @@ fn step(tree: &Tree, op: &FileOp, stage: &Stage) -> Vec<(Tree, Stage)> {
         }
         (FileOp::Link(_, to), Stage::Found(id, _)) => {
             let outcome = after.link(*id, to).map(|()| FileAnswer::Done);
-            ended(after, outcome)
+            let mut all = ended(after, outcome);
+            if tree.on(*id) != 0 {
+                all.extend(ended(tree.clone(), Err(Errno::EXDEV)));
+            }
+            all
+        }
+        // Between two targets nothing is changed.
+        (FileOp::Rename(..), Stage::Found(..)) if tree.may_be_refused(op) => {
+            let outcome = after.apply(op);
+            let mut all = ended(after, outcome);
+            all.extend(ended(tree.clone(), Err(Errno::EXDEV)));
+            all
+        }
+        // A directory of another target than its name is removed there, by both.
+        (FileOp::Remove(path), Stage::Found(found, _))
+            if tree.find(path, false).is_ok_and(|id| id != *found && tree.on(*found) != 0) =>
+        {
+            ended(after, Err(Errno::ENOENT))
         }
         // What has the name by now is removed, if it is a directory as before, or none.
         (FileOp::Remove(path), Stage::Found(_, shown)) => {

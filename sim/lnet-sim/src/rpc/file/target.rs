@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use lnet_scenario::{NodeId, Scenario, TargetKind};
+use lnet_scenario::{NodeId, Scenario, TargetKind, TargetSpec};
 use lustre_target::{Kind, Mdt, MemoryStore, Mgs, Ost, OstLimits, Site};
 use lustre_wire::{ImportKind, Portal};
 
@@ -31,12 +31,16 @@ fn site(scenario: &Scenario) -> Result<Site, String> {
 /// Why there is none.
 pub(in crate::rpc) fn made(
     scenario: &Scenario,
-    kind: TargetKind,
+    spec: &TargetSpec,
     left: &mut MemoryStore,
 ) -> Result<Option<Box<dyn Kind>>, String> {
-    Ok(Some(match kind {
+    Ok(Some(match spec.kind {
         TargetKind::Mgs => Box::new(Mgs::new(&[site(scenario)?])),
-        TargetKind::Mdt => Box::new(Mdt::load(site(scenario)?, left).map_err(|e| e.to_string())?),
+        TargetKind::Mdt => {
+            let site = site(scenario)?;
+            let index = site.mdt(&spec.name).unwrap_or(0);
+            Box::new(Mdt::load_at(site, index, left).map_err(|e| e.to_string())?)
+        }
         TargetKind::Ost => Box::new(Ost::new(OstLimits::default())),
         TargetKind::List | TargetKind::Kv | TargetKind::Lock => return Ok(None),
     }))
@@ -55,7 +59,7 @@ pub(in crate::rpc) fn services(scenario: &Scenario) -> Vec<Service> {
     let osc = ImportKind::Osc.portals().1;
     let names = |portal| [portal, Portal::MDC_REPLY, Portal::MDS_BULK];
     let objects = |portal| [portal, osc, Portal::OST_BULK];
-    vec![
+    let mut all = vec![
         ("target_io", objects(Portal::OST_IO), LARGE),
         ("target_create", objects(Portal::OST_CREATE), SMALL),
         ("mds", names(Portal::MDS_REQUEST), LARGE),
@@ -64,5 +68,15 @@ pub(in crate::rpc) fn services(scenario: &Scenario) -> Vec<Service> {
         ("fld", names(Portal::FLD), SMALL),
         ("sequence", names(Portal::SEQ_METADATA), SMALL),
         ("mgs", [Portal::MGS_REQUEST, Portal::MGC_REPLY, Portal::MGS_BULK], SMALL),
-    ]
+    ];
+    if mdts(scenario) > 1 {
+        all.push(("mds_out", [Portal::OUT, Portal::OSC_REPLY, Portal::MDS_BULK], SMALL));
+    }
+    all
+}
+
+/// Metadata targets of the file system.
+pub(in crate::rpc) fn mdts(scenario: &Scenario) -> u32 {
+    let mdts = scenario.rpc.targets.iter().filter(|target| target.kind == TargetKind::Mdt);
+    u32::try_from(mdts.count()).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,8 @@
 //! Files as a program may expect them: a tree in memory with the rules of POSIX, as far as Lustre promises
 //! them. No target, no object and no handle stands in it.
 
+mod across;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,6 +52,8 @@ pub(super) struct Tree {
     inodes: BTreeMap<Id, Arc<Inode>>,
     next: Id,
     open: BTreeMap<u8, Open>,
+    /// Files that another metadata target than the first one has, or had.
+    away: BTreeMap<Id, u32>,
     /// The program hears of what others write, as it has locks.
     pub(super) cached: bool,
 }
@@ -140,8 +144,21 @@ impl Tree {
         let id = self.next.max(BASE + 1);
         self.next = id + 1;
         self.inodes.insert(id, Arc::new(Inode { body, mode, names: 1 }));
+        self.place(id, self.on(dir));
         self.entries_mut(dir, |entries| _ = entries.insert(name, id));
         id
+    }
+
+    /// The metadata target that has a file, or had it.
+    pub(super) fn on(&self, id: Id) -> u32 {
+        self.away.get(&id).copied().unwrap_or(0)
+    }
+
+    fn place(&mut self, id: Id, mdt: u32) {
+        match mdt {
+            0 => _ = self.away.remove(&id),
+            mdt => _ = self.away.insert(id, mdt),
+        }
     }
 
     fn is_open(&self, id: Id) -> bool {
@@ -192,6 +209,14 @@ impl Tree {
                 let body = Body::File(Arc::default());
                 Ok(self.add(dir, name, body, FILE_MODE))
             }
+        }
+    }
+
+    fn make_dir(&mut self, path: &FilePath) -> Result<Id, Errno> {
+        let (dir, name) = self.parent(path)?;
+        match self.entries(dir)?.contains_key(&name) {
+            true => Err(Errno::EEXIST),
+            false => Ok(self.add(dir, name, Body::Dir(BTreeMap::new()), DIR_MODE)),
         }
     }
 
@@ -318,12 +343,10 @@ impl Tree {
                     self.inodes.insert(BASE, Arc::new(inode));
                 }
             }
-            FileOp::Mkdir(path) => {
-                let (dir, name) = self.parent(path)?;
-                if self.entries(dir)?.contains_key(&name) {
-                    return Err(Errno::EEXIST);
-                }
-                self.add(dir, name, Body::Dir(BTreeMap::new()), DIR_MODE);
+            FileOp::Mkdir(path) => _ = self.make_dir(path)?,
+            FileOp::MkdirOn(path, mdt) => {
+                let id = self.make_dir(path)?;
+                self.place(id, *mdt);
             }
             FileOp::Create(path) => _ = self.make(path, true)?,
             FileOp::Write { path, create, truncate, data, .. } => {

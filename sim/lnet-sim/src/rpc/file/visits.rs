@@ -196,6 +196,10 @@ impl Visits {
                 let view = import(link).and_then(Result::ok).and_then(|i| ptlrpc.import_view(i));
                 Answer::Uncommitted(view.is_some_and(|view| view.uncommitted > 0))
             }
+            Order::Unsettled(link) => {
+                let import = import(link).and_then(Result::ok);
+                Answer::Unsettled(import.map(|i| self.caches.unsettled(i)).unwrap_or_default())
+            }
             Order::Close(link) => {
                 let import = import(link).and_then(Result::ok);
                 match import.filter(|import| ptlrpc.import_view(*import).is_some()) {

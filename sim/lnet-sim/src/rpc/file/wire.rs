@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lustre_client::visitor::{CacheWire, End, Moved, ObjectAsk, ObjectEnd, Wire};
-use lustre_wire::ConnectData;
 use lustre_wire::fid::ObjectId;
+use lustre_wire::{ConnectData, Fid};
 use ptlrpc::{Call, CallError, CallId, ImportConfig};
 
 /// What a visit orders.
@@ -33,6 +33,8 @@ pub(super) enum Order {
     Terms(u64),
     /// Whether a target has something to commit.
     Uncommitted(u64),
+    /// What the cache of a connection has that may be lost.
+    Unsettled(u64),
     /// A connection ends.
     Close(u64),
     /// So many seconds pass.
@@ -45,6 +47,7 @@ pub(super) enum Answer {
     Handle(Option<u64>),
     Terms(Box<ConnectData>),
     Uncommitted(bool),
+    Unsettled(Vec<(ObjectId, Fid)>),
     /// So many changes are lost, of the connection of this number.
     Lost(u32),
     Object(Box<ObjectEnd>),
@@ -170,6 +173,13 @@ impl<T: Send, R: Send> CacheWire for SimWire<T, R> {
         match self.ask(Order::Object(*link, id, ask)).await {
             Answer::Object(end) => *end,
             _ => CallError::Closed.into(),
+        }
+    }
+
+    async fn unsettled(&self, link: &u64) -> Vec<(ObjectId, Fid)> {
+        match self.ask(Order::Unsettled(*link)).await {
+            Answer::Unsettled(all) => all,
+            _ => Vec::new(),
         }
     }
 

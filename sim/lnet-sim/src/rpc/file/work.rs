@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lnet_types::Errno;
 use lustre_client::visitor::{
-    Attributes, CacheWire, Changes, Create, FileCache, FileKind, Node, OpenFile, OpenHow,
+    Attributes, CacheWire, Changes, Create, DirWish, FileCache, FileKind, Node, OpenFile, OpenHow,
     VisitError, Visitor, Wish,
 };
 use ptlrpc::CallError;
@@ -187,6 +187,11 @@ impl<W: CacheWire> Desk<'_, W> {
                 let (dir, name) = self.parent(path).await?;
                 visitor.make_dir(&dir, &name, DIR_MODE, b"").await?;
             }
+            FileOp::MkdirOn(path, mdt) => {
+                let (dir, name) = self.parent(path).await?;
+                let wish = DirWish { mdts: vec![*mdt], ..DirWish::default() };
+                visitor.make_dir(&dir, &name, DIR_MODE, &wish.bytes()).await?;
+            }
             FileOp::Create(path) => {
                 let file = self.make(path, OpenHow::WRITE, true).await?;
                 visitor.close(file).await?;
@@ -286,14 +291,15 @@ impl<W: CacheWire> Desk<'_, W> {
         Ok(FileAnswer::Done)
     }
 
-    /// Ends all opens.
-    pub(super) async fn close_all(&mut self) {
+    /// Ends all opens, and the cache: whether that had lost something.
+    pub(super) async fn close_all(&mut self) -> Result<(), VisitError> {
         while let Some((_, file)) = self.open.pop_first() {
             // The visit ends: what can't be closed goes with it.
             let _ = self.closed(file, Ok(())).await;
         }
-        if let Some(cache) = self.cache.take() {
-            cache.end(self.visitor).await;
+        match self.cache.take() {
+            Some(cache) => cache.end(self.visitor).await,
+            None => Ok(()),
         }
     }
 

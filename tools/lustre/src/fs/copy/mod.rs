@@ -20,6 +20,8 @@ use super::side::{self, Side};
 use super::{Status, Stop, Visit};
 use tally::Tally;
 
+pub(super) use preserve::is_kept;
+
 /// Bytes of a data request.
 const CHUNK: u64 = 4 << 20;
 /// Requests for the data of one file, and small files, that are under way at a time.

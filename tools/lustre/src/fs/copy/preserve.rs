@@ -26,7 +26,7 @@ type Attribute = (Vec<u8>, Vec<u8>);
 
 /// Whether an attribute goes with a copy. Trusted ones are the servers' own (C-239); labels and capabilities
 /// are given by each side's administrator.
-fn is_kept(name: &[u8]) -> bool {
+pub(in crate::fs) fn is_kept(name: &[u8]) -> bool {
     name.starts_with(b"user.") || ACLS.contains(&name)
 }
 
