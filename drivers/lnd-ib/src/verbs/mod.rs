@@ -16,6 +16,10 @@
 //! Memory: the device writes receive buffers, and what a peer may write, and nothing else. `endpoint.rs`
 //! shows no byte of a posted receive buffer; [`Adapter::unmap`] closes a peer's key before it returns;
 //! `destroy` of a queue pair comes before its buffers are freed.
+//!
+//! [`Adapter`]: crate::Adapter
+//! [`Adapter::ready`]: crate::Adapter::ready
+//! [`Adapter::unmap`]: crate::Adapter::unmap
 
 #![allow(unsafe_code)]
 
