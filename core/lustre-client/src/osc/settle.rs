@@ -93,8 +93,8 @@ mod tests {
         assert_eq!(all.0.keys().map(|key| key[0]).collect::<Vec<_>>(), [1, 2]);
         all.heard(0, 7, None);
         assert_eq!(all.0.keys().map(|key| key[0]).collect::<Vec<_>>(), [1]);
-        all.heard(0, 8, None);
-        assert!(all.0.is_empty());
+        all.heard(0, 9, None);
+        assert!(all.0.is_empty(), "what is below is committed too");
     }
 
     #[test]

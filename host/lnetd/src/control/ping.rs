@@ -45,7 +45,7 @@ impl Control {
         let why = |e: &OpError| match (e.errno(), absent) {
             (Errno::EINVAL, Some(source)) => not_ours(source),
             // Given up with its descriptor, before its own limit (H-63).
-            (Errno::EIO, _) if began.elapsed() < timeout => {
+            (Errno::EIO, _) if of_responses < timeout && began.elapsed() < timeout => {
                 format!("no answer within {of_responses:?}, the transaction_timeout")
             }
             (Errno::EIO, _) => format!("no answer within {timeout:?}"),
