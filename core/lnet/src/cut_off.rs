@@ -30,23 +30,24 @@ use crate::timers::Timer;
 /// and traffic is to go on within a second.
 const LASTING: Duration = Duration::from_millis(400);
 
-/// When the loss of a link is announced again, each step after the one before. What the peer had in hand is
-/// read within milliseconds, and each message of it undoes the announcement, so that it is repeated as often:
-/// until then the peer writes to the interface as before. Pairs of a withdrawal and a repetition follow,
-/// for what its REPLYs undo. The last step is for a peer that had not looked at a withdrawal when its
-/// repetition came.
-const REMINDERS: [(Duration, Says); 12] = [
+/// When the loss of a link is announced again, each step after the one before: pairs of a withdrawal and a
+/// repetition, since only a status that changes costs health. Each REPLY that the peer had in hand undoes one
+/// of them, some within a tenth of a millisecond: so the first pairs follow as fast as a peer takes them in,
+/// and cost more than that gives back. Later ones are for a peer that was held up. The last step is for one
+/// that had not looked at a withdrawal when its repetition came.
+const REMINDERS: [(Duration, Says); 13] = [
+    (Duration::from_micros(400), Says::Up),
+    (Duration::from_micros(400), Says::Down),
+    (Duration::from_micros(400), Says::Up),
+    (Duration::from_micros(400), Says::Down),
+    (Duration::from_micros(400), Says::Up),
+    (Duration::from_micros(400), Says::Down),
+    (Duration::from_millis(2), Says::Up),
     (Duration::from_millis(2), Says::Down),
-    (Duration::from_millis(2), Says::Down),
-    (Duration::from_millis(2), Says::Down),
-    (Duration::from_millis(3), Says::Down),
-    (Duration::from_millis(3), Says::Down),
-    (Duration::from_millis(4), Says::Up),
-    (Duration::from_millis(4), Says::Down),
-    (Duration::from_millis(30), Says::Up),
-    (Duration::from_millis(30), Says::Down),
-    (Duration::from_millis(120), Says::Up),
-    (Duration::from_millis(30), Says::Down),
+    (Duration::from_millis(15), Says::Up),
+    (Duration::from_millis(5), Says::Down),
+    (Duration::from_millis(60), Says::Up),
+    (Duration::from_millis(10), Says::Down),
     (Duration::from_millis(400), Says::Down),
 ];
 

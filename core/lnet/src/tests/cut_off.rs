@@ -18,6 +18,7 @@ fn beside_a_kernel_node() -> World {
 
 fn beside(profile: Profile) -> World {
     let mut w = World::new();
+    w.latency = Duration::from_micros(100);
     w.host_with(Profile::Default, &A, NetTunables::SOCK);
     w.host_with(profile, &B, NetTunables::SOCK);
     w.discovered(0, B[0]);
@@ -77,7 +78,7 @@ fn with_a_link_lost_after(profile: Profile, quiet: Duration) -> World {
     let (id, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[1])).unwrap();
     let id = *id;
     w.hosts[0].node.link_changed(w.now, id, Link::Down);
-    w.run(ms(10));
+    w.run(Duration::from_micros(300));
     assert_eq!(up(&w), [true, false]);
     assert_eq!(w.peer_health(1, A[1]), 900);
     w
@@ -92,20 +93,26 @@ fn a_message_that_is_read_late_from_an_interface_without_link_brings_it_back_for
     let hdr = Hdr { dst, src, dst_pid: pid, src_pid: pid, payload_len: 0, kind };
     w.inject(1, src, &hdr, &[]);
     assert_eq!(up(&w), [true, true], "S-81.9: a sign of life");
-    w.run(ms(4));
+    w.run(ms(30));
     assert_eq!(up(&w), [true, false]);
     assert!(w.peer_health(1, A[1]) < 1000);
 }
 
 #[test]
-fn an_interface_without_link_that_a_late_reply_made_healthy_is_left_again() {
+fn late_replies_make_an_interface_without_link_healthy_for_moments_only() {
     let mut w = with_a_lost_link(Profile::Kernel);
-    // H-9: the REPLY raises health, and the status remains.
-    w.hosts[1].node.set_peer_ni_health(w.now, Some(nid(A[1])), 1000);
-    w.run(ms(5));
-    assert_eq!((up(&w), w.peer_health(1, A[1])), ([true, false], 1000), "no news, so no charge");
-    w.run(ms(10));
-    assert_eq!((up(&w), w.peer_health(1, A[1])), ([true, false], 900));
+    let mut healthy = 0;
+    for tenth in 0..300 {
+        // H-9: each REPLY raises health, and the status remains. A window of them ends in the first milliseconds.
+        if tenth % 8 == 0 && tenth < 64 {
+            let health = w.peer_health(1, A[1]) + 100;
+            w.hosts[1].node.set_peer_ni_health(w.now, Some(nid(A[1])), health);
+        }
+        w.run(Duration::from_micros(100));
+        healthy += u32::from(w.peer_health(1, A[1]) == 1000);
+    }
+    assert!((1..=60).contains(&healthy), "tenths of a millisecond: {healthy}");
+    assert_eq!(up(&w), [true, false]);
     w.secs(1);
     assert_eq!(up(&w), [true, false], "the last word is the truth");
 }
@@ -117,11 +124,10 @@ fn a_link_that_is_lost_again_is_announced_again_from_the_beginning() {
     let (&id, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == nid(A[1])).unwrap();
     for link in [Link::Up, Link::Down] {
         w.hosts[0].node.link_changed(w.now, id, link);
-        w.run(ms(10));
+        w.run(ms(30));
     }
     assert_eq!(up(&w), [true, false]);
     // The steps of the first loss would have ended meanwhile.
-    w.run(ms(120));
     w.hosts[1].node.set_peer_ni_health(w.now, Some(nid(A[1])), 1000);
     w.run(ms(150));
     assert!(w.peer_health(1, A[1]) < 1000);
