@@ -335,6 +335,20 @@ impl Streams for MioStreams {
         socket.bind_device(device.map(str::as_bytes)).map_err(|e| errno(&e))
     }
 
+    fn keep_listener_to(
+        &mut self,
+        listener: ListenerId,
+        device: Option<&str>,
+    ) -> Result<(), Errno> {
+        if device.is_some() && !self.may_release() {
+            return Err(Errno::EPERM);
+        }
+        let Some(Entry::Listener(listener)) = self.entries.get(listener.0 as usize) else {
+            return Err(EBADF);
+        };
+        SockRef::from(listener).bind_device(device.map(str::as_bytes)).map_err(|e| errno(&e))
+    }
+
     fn close(&mut self, stream: StreamId, reset: bool) {
         let Some(socket) = self.stream(stream) else { return };
         if reset {

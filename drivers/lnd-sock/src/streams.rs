@@ -203,6 +203,19 @@ pub trait Streams {
         Err(Errno::EOPNOTSUPP)
     }
 
+    /// [`Self::keep_to`] of a listener: it answers on one device alone, and hears no other. What it accepts
+    /// stays on that device as well.
+    ///
+    /// # Errors
+    /// As there.
+    fn keep_listener_to(
+        &mut self,
+        _listener: ListenerId,
+        _device: Option<&str>,
+    ) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
     /// Closes the stream. With `reset` the other end sees a reset whatever was still on the way,
     /// otherwise an end of file (or a reset, if bytes that arrived were never read).
     fn close(&mut self, stream: StreamId, reset: bool);

@@ -1,7 +1,7 @@
 //! Interfaces that a lost link of another one has cut off from peers: the system's route to these left by
-//! that link. Their streams stay on their own device until the link is back, so that one lost link is
-//! one lost interface. In networks where each rail is an IP network of its own, half of the ways between
-//! two nodes are of that kind.
+//! that link. Their streams, those to come included, stay on their own device until the link is back, so that
+//! one lost link is one lost interface. In networks where each rail is an IP network of its own, half of the
+//! ways between two nodes are of that kind.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ impl Stack {
             self.watched.values().any(|o| o.namespace == w.namespace && o.link == Link::Down);
         let mut addresses = BTreeSet::new();
         if w.link == Link::Up && a_link_is_lost && !device.loopback {
-            addresses = tcp.peer_addresses(ni);
+            addresses = tcp.peer_addresses();
             addresses.retain(|to| to.is_ipv4() == w.ip.is_ipv4());
             let routes = Routes::open(w.namespace.as_ref());
             let dead = |to: &IpAddr| match routes.as_ref().map(|r| r.find(w.ip, *to)) {

@@ -55,6 +55,7 @@ impl<S: Streams> SockDriver<S> {
             self.streams.close(stream, false);
             return;
         }
+        self.keep_accepted(ni, stream, remote.ip());
         let conn = Conn {
             stream,
             ni,

@@ -1,8 +1,9 @@
 //! Streams that stay on the device of their interface. Between interfaces of different IP networks the
 //! system's route leaves by the device that is in the peer's network, which need not be the one of the
 //! interface that a message was given to: a lost link then takes streams of interfaces with it whose own
-//! link is up. While that lasts they use their own device. Which ones those are is for the shell to find
-//! out (`lnet-rt`, `detour.rs`), for it knows the routes.
+//! link is up. While that lasts they use their own device, and so does the listener: the system would have
+//! no route for its answer to a peer that connects. Which ones those are is for the shell to find out
+//! (`lnet-rt`, `detour.rs`), for it knows the routes.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use lnet_types::{Errno, NiId};
 use super::SockDriver;
 use super::conn::Phase;
 use crate::peer::ConnKey;
-use crate::streams::Streams;
+use crate::streams::{StreamId, Streams};
 
 /// The peers' addresses to which the streams of an interface stay on its device.
 #[derive(Debug, Default)]
@@ -26,16 +27,21 @@ impl Kept {
     pub(super) fn device_for(&self, to: IpAddr) -> Option<&str> {
         self.addresses.contains(&to).then_some(self.device.as_str())
     }
+
+    /// The device for a listener; `None`: the routes decide.
+    pub(super) fn device_for_any(&self) -> Option<&str> {
+        (!self.addresses.is_empty()).then_some(self.device.as_str())
+    }
 }
 
 impl<S: Streams> SockDriver<S> {
-    /// The addresses of the peers that an interface has.
-    pub fn peer_addresses(&self, ni: NiId) -> BTreeSet<IpAddr> {
-        self.peers.iter().filter(|(_, peer)| peer.ni == ni).map(|(_, peer)| peer.addr).collect()
+    /// The addresses of the peers that any interface has: a peer may connect to another one next.
+    pub fn peer_addresses(&self) -> BTreeSet<IpAddr> {
+        self.peers.values().map(|peer| peer.addr).collect()
     }
 
-    /// From here on streams between `ni` and these addresses stay on `device`, and routes decide about
-    /// all others again. Without the right to undo it nothing is done.
+    /// From here on streams between `ni` and these addresses stay on `device`, with the listener, and routes
+    /// decide about all others again. Without the right to undo it nothing is done.
     pub fn keep_to_device(&mut self, ni: NiId, device: &str, addresses: BTreeSet<IpAddr>) {
         let Some(state) = self.nis.get_mut(ni) else { return };
         if state.kept.addresses == addresses {
@@ -43,6 +49,7 @@ impl<S: Streams> SockDriver<S> {
         }
         let kept = Kept { device: device.to_owned(), addresses };
         let before = core::mem::replace(&mut state.kept, kept);
+        self.keep_listeners(ni);
         let conns: Vec<(ConnKey, IpAddr)> = self
             .conns
             .iter()
@@ -68,6 +75,31 @@ impl<S: Streams> SockDriver<S> {
                 // The stream has ended, or its device is gone: reading and writing will tell.
                 Err(errno) => tracing::debug!(%to, ?device, %errno, "stream stays on a device"),
             }
+        }
+    }
+
+    /// The listeners of an interface stay where its streams do.
+    pub(super) fn keep_listeners(&mut self, ni: NiId) {
+        let Some(state) = self.nis.get(ni) else { return };
+        let device = state.kept.device_for_any();
+        for ((namespace, at), (listener, _)) in &self.listeners {
+            if *namespace == state.namespace
+                && at.ip() == state.addr
+                && let Err(errno) = self.streams.keep_listener_to(*listener, device)
+            {
+                tracing::debug!(%at, ?device, %errno, "listener stays on a device");
+            }
+        }
+    }
+
+    /// A stream that has come in is where its listener is: the routes decide about it again, unless it is
+    /// one of those that stay.
+    pub(super) fn keep_accepted(&mut self, ni: NiId, stream: StreamId, from: IpAddr) {
+        let Some(state) = self.nis.get(ni) else { return };
+        if state.kept.device_for_any().is_some()
+            && let Err(errno) = self.streams.keep_to(stream, state.kept.device_for(from))
+        {
+            tracing::debug!(%from, %errno, "stream stays on a device");
         }
     }
 }

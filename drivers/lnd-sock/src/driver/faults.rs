@@ -56,6 +56,7 @@ impl<S: Streams> SockDriver<S> {
             state.blocked = listening.is_err();
             self.nis.insert(ni, state);
             listening?;
+            self.keep_listeners(ni);
         }
         Ok(())
     }

@@ -111,6 +111,10 @@ fn a_lost_link_costs_no_way_of_an_interface_whose_own_link_is_up() {
             .blocking()
             .unwrap();
         answered("the other link is lost, and streams are new");
+        near.call(|stack, now| stack.disconnect_tcp(now, Net::TCP, None, false))
+            .blocking()
+            .unwrap();
+        far.ping(back, PATIENCE).blocking().expect("a peer connects while the other link is lost");
         a.link_up("eth1").unwrap();
         becomes(&near, second, true);
         assert!(!kept());
