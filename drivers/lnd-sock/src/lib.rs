@@ -35,6 +35,7 @@ mod streams;
 mod tunables;
 mod upper;
 
+pub use driver::detour::Kept;
 pub use driver::{NiStart, SockDriver};
 pub use error::StartError;
 #[cfg(feature = "io")]

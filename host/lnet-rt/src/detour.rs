@@ -1,53 +1,131 @@
-//! Interfaces that a lost link of another one has cut off from peers: the system's route to these left by
-//! that link. Their streams, those to come included, stay on their own device until the link is back, so that
-//! one lost link is one lost interface. In networks where each rail is an IP network of its own, half of the
-//! ways between two nodes are of that kind.
+//! Interfaces that the fault of another one has cut off from peers: the system's route to these leaves by
+//! that one, whose link is lost, or which is silent towards them (a black hole, a switch that is unplugged).
+//! Their streams, with a lost link those to come included, stay on their own device until that is over, so
+//! that one lost rail is one lost interface. In networks where each rail is an IP network of its own, half of
+//! the ways between two nodes are of that kind, and a peer of ours that suspects no rails goes on using them.
 
 use core::net::IpAddr;
+use core::time::Duration;
 use std::collections::BTreeSet;
 
-use lnet::Link;
-use lnet_types::NiId;
+use lnd_sock::Kept;
+use lnet::{Doubt, Link};
+use lnet_types::{Instant, NetType, NiId, Nid};
 
 use crate::netlink::Interfaces;
 use crate::routes::{Route, Routes};
-use crate::stack::Stack;
+use crate::stack::{Stack, Watched};
+
+/// How long after a doubt about a rail has changed that is looked after: changes come in dozens.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
+/// The part of the time that looking may take, at most: one in so many.
+const SHARE: u32 = 10;
+
+/// When to look next, and what has been seen.
+#[derive(Debug, Default)]
+pub(crate) struct Detours {
+    seen: u64,
+    due: Option<Instant>,
+    took: Duration,
+}
+
+/// Rails that are silent: an address of ours, and a peer's.
+type Silent = BTreeSet<(IpAddr, IpAddr)>;
 
 impl Stack {
-    /// Finds out whose streams have to stay on their device, after a link has changed.
-    pub(crate) fn find_detours(&mut self) {
-        let all: Vec<NiId> = self.watched.keys().copied().collect();
-        for ni in all {
-            let Some((device, addresses)) = self.cut_off(ni) else { continue };
-            if let Some(tcp) = self.tcp_mut() {
-                tcp.keep_to_device(ni, &device, addresses);
+    /// Looks for detours some time after the doubt about a rail has changed, if there is a choice of devices.
+    pub(crate) fn follow_doubts(&mut self) {
+        let changes = self.node.doubt_changes();
+        if changes != core::mem::replace(&mut self.detours.seen, changes) && self.watched.len() > 1
+        {
+            let after = LOOK_AFTER.max(self.detours.took * SHARE);
+            self.detours.due.get_or_insert(self.now + after);
+        }
+        if self.detours.due.is_some_and(|due| due <= self.now) {
+            self.detours.due = None;
+            // While a link is lost that has been decided for all peers that there were, and a peer whose
+            // connections are gone may come back.
+            if self.watched.values().all(|w| w.link == Link::Up) {
+                self.find_detours();
             }
         }
     }
 
-    /// The device of a TCP interface, and the peers to which no route leads from it by a link that is
-    /// up, while another interface has lost its link.
-    fn cut_off(&self, ni: NiId) -> Option<(String, BTreeSet<IpAddr>)> {
+    /// When [`Self::follow_doubts`] has something to do.
+    pub(crate) fn next_look_for_detours(&self) -> Option<Instant> {
+        self.detours.due
+    }
+
+    /// Finds out whose streams have to stay on their device, after a link or a doubt has changed.
+    pub(crate) fn find_detours(&mut self) {
+        let begun = self.clock.now();
+        let ip = |nid: Nid| nid.ip().filter(|_| nid.net().kind == NetType::TCP);
+        let rails = self.node.doubts().filter(|(_, doubt)| *doubt == Doubt::Silent);
+        let silent: Silent = rails.filter_map(|((own, to), _)| Some((ip(own)?, ip(to)?))).collect();
+        let all: Vec<NiId> = self.watched.keys().copied().collect();
+        for ni in all {
+            let Some(kept) = self.cut_off(ni, &silent) else { continue };
+            if let Some(tcp) = self.tcp_mut() {
+                tcp.keep_to_device(ni, kept);
+            }
+        }
+        self.detours.took = self.clock.now().saturating_since(begun);
+    }
+
+    /// The device of a TCP interface, and the peers to which the route from it leaves by an interface that
+    /// has lost its link, or is silent towards them.
+    fn cut_off(&self, ni: NiId, silent: &Silent) -> Option<Kept> {
         let tcp = self.tcp()?;
         let w = self.watched.get(&ni)?;
         let monitor = self.monitors.iter().find(|m| m.is_of(w.namespace.as_ref()))?;
         let devices = monitor.table();
         let device = devices.on(w.device.as_deref(), w.ip)?;
-        let a_link_is_lost =
-            self.watched.values().any(|o| o.namespace == w.namespace && o.link == Link::Down);
-        let mut addresses = BTreeSet::new();
-        if w.link == Link::Up && a_link_is_lost && !device.loopback {
-            addresses = tcp.peer_addresses();
-            addresses.retain(|to| to.is_ipv4() == w.ip.is_ipv4());
-            let routes = Routes::open(w.namespace.as_ref());
-            let dead = |to: &IpAddr| match routes.as_ref().map(|r| r.find(w.ip, *to)) {
-                Ok(Ok(route)) => leads_nowhere(devices, route),
-                // Where nothing can be asked, nothing is known to be wrong.
-                Ok(Err(_)) | Err(_) => false,
-            };
-            addresses.retain(dead);
+        let mut others = self.watched.values().filter(|o| o.namespace == w.namespace);
+        let a_link_is_lost = others.any(|o| o.link == Link::Down);
+        let mut kept = Kept { device: device.name.clone(), ..Kept::default() };
+        if w.link == Link::Down || device.loopback {
+            return Some(kept);
         }
-        Some((device.name.clone(), addresses))
+        kept.addresses = if a_link_is_lost {
+            tcp.peer_addresses()
+        } else {
+            silent.iter().map(|(_, to)| *to).collect()
+        };
+        kept.addresses.retain(|to| to.is_ipv4() == w.ip.is_ipv4());
+        if kept.addresses.is_empty() {
+            return Some(kept);
+        }
+        let routes = Routes::open(w.namespace.as_ref());
+        let mut addresses = BTreeSet::new();
+        for to in core::mem::take(&mut kept.addresses) {
+            // Where nothing can be asked, nothing is known to be wrong.
+            let Ok(Ok(route)) = routes.as_ref().map(|r| r.find(w.ip, to)) else { continue };
+            let nowhere = leads_nowhere(devices, route);
+            kept.listener |= nowhere;
+            if nowhere || self.goes_by_a_silent_one(route, (w, device.index), to, silent) {
+                addresses.insert(to);
+            }
+        }
+        kept.addresses = addresses;
+        Some(kept)
+    }
+
+    /// Whether a route from an interface, on the device of this number, leaves by the device of another one
+    /// that is silent towards `to`.
+    fn goes_by_a_silent_one(
+        &self,
+        route: Route,
+        (from, own): (&Watched, u32),
+        to: IpAddr,
+        silent: &Silent,
+    ) -> bool {
+        let Route::Device(index) = route else { return false };
+        let is_on_it = |other: &Watched| {
+            let monitor = self.monitors.iter().find(|m| m.is_of(other.namespace.as_ref()));
+            let device = monitor.and_then(|m| m.table().on(other.device.as_deref(), other.ip));
+            other.namespace == from.namespace && device.is_some_and(|d| d.index == index)
+        };
+        index != own && self.watched.values().any(|o| is_on_it(o) && silent.contains(&(o.ip, to)))
     }
 }
 

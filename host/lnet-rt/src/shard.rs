@@ -255,6 +255,7 @@ impl Stack {
             }
         }
         any |= self.uppers.handle_timeout(self.now, &mut self.node, &mut self.mem);
+        self.follow_doubts();
         any
     }
 
@@ -371,7 +372,8 @@ impl Stack {
         let drivers = self.drivers.iter().filter_map(|slot| slot.driver.get().poll_timeout());
         let stop = self.stopping.filter(|s| !s.stopped).map(|s| s.deadline);
         let above = self.uppers.poll_timeout();
-        drivers.chain(self.node.poll_timeout()).chain(above).chain(stop).min()
+        let detours = self.next_look_for_detours();
+        drivers.chain(self.node.poll_timeout()).chain(above).chain(stop).chain(detours).min()
     }
 
     pub(crate) fn begin_stop(&mut self, grace: Duration) {

@@ -28,6 +28,7 @@ use slotmap::SecondaryMap;
 
 use crate::affinity::Affinity;
 use crate::clock::Clock;
+use crate::detour::Detours;
 use crate::mailbox::{Command, Gone, Mailbox};
 use crate::memory::{Regions, spans};
 use crate::netlink::{Interfaces, Monitor};
@@ -133,6 +134,8 @@ pub struct Stack {
     pub(crate) monitor_ready: bool,
     /// Interfaces of the node that stand on one of the machine's.
     pub(crate) watched: BTreeMap<NiId, Watched>,
+    /// Streams that stay on their device.
+    pub(crate) detours: Detours,
     /// The names that the TCP driver's streams have for the namespaces of interfaces.
     pub(crate) namespaces: BTreeMap<NiId, NamespaceId>,
     pub(crate) mem: Regions,
@@ -198,6 +201,7 @@ impl Stack {
             monitors,
             monitor_ready: false,
             watched: BTreeMap::new(),
+            detours: Detours::default(),
             namespaces: BTreeMap::new(),
             mem: Regions::default(),
             owners: Owners::default(),

@@ -1,9 +1,9 @@
 //! Streams that stay on the device of their interface. Between interfaces of different IP networks the
 //! system's route leaves by the device that is in the peer's network, which need not be the one of the
 //! interface that a message was given to: a lost link then takes streams of interfaces with it whose own
-//! link is up. While that lasts they use their own device, and so does the listener: the system would have
-//! no route for its answer to a peer that connects. Which ones those are is for the shell to find out
-//! (`lnet-rt`, `detour.rs`), for it knows the routes.
+//! link is up. While that lasts they use their own device, and so does the listener where a link is lost: the
+//! system would have no route for its answer to a peer that connects. Which ones those are is for the shell
+//! to find out (`lnet-rt`, `detour.rs`), for it knows the routes.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -15,11 +15,15 @@ use super::conn::Phase;
 use crate::peer::ConnKey;
 use crate::streams::{StreamId, Streams};
 
-/// The peers' addresses to which the streams of an interface stay on its device.
+/// What stays on the device of an interface.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    device: String,
-    addresses: BTreeSet<IpAddr>,
+pub struct Kept {
+    /// The device.
+    pub device: String,
+    /// The peers' addresses to which streams stay on it.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Whether the listener does, too: it hears no other device then.
+    pub listener: bool,
 }
 
 impl Kept {
@@ -30,7 +34,7 @@ impl Kept {
 
     /// The device for a listener; `None`: the routes decide.
     pub(super) fn device_for_any(&self) -> Option<&str> {
-        (!self.addresses.is_empty()).then_some(self.device.as_str())
+        self.listener.then_some(self.device.as_str())
     }
 }
 
@@ -40,16 +44,14 @@ impl<S: Streams> SockDriver<S> {
         self.peers.values().map(|peer| peer.addr).collect()
     }
 
-    /// From here on streams between `ni` and these addresses stay on `device`, with the listener, and routes
-    /// decide about all others again. Without the right to undo it nothing is done.
-    pub fn keep_to_device(&mut self, ni: NiId, device: &str, addresses: BTreeSet<IpAddr>) {
+    /// From here on what `kept` names stays on its device, and routes decide about all other streams of `ni`
+    /// again. Without the right to undo it nothing is done.
+    pub fn keep_to_device(&mut self, ni: NiId, kept: Kept) {
         let Some(state) = self.nis.get_mut(ni) else { return };
-        if state.kept.addresses == addresses {
-            return;
-        }
-        let kept = Kept { device: device.to_owned(), addresses };
         let before = core::mem::replace(&mut state.kept, kept);
-        self.keep_listeners(ni);
+        if before.listener != state.kept.listener {
+            self.keep_listeners(ni);
+        }
         let conns: Vec<(ConnKey, IpAddr)> = self
             .conns
             .iter()

@@ -7,7 +7,7 @@
 mod accept;
 mod close;
 mod conn;
-mod detour;
+pub(crate) mod detour;
 mod dial;
 mod faults;
 mod handshake;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lnet_rt::{NodeBuilder, NodeHandle};
 use lnet_types::{Net, Nid};
-use netns::{Host, Port, World};
+use netns::{Host, Port, Switch, World};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -61,6 +61,84 @@ fn links_and_addresses_that_come_and_go_are_reported_to_the_node() {
     assert_eq!(eth0.addresses.iter().filter(|a| a.ip.to_string() == ip).count(), 1, "{eth0:?}");
 }
 
+/// Two hosts on two rails, each an IP network of its own.
+fn two_rails(world: &World, a: &Host, b: &Host) -> [Switch; 2] {
+    ["eth0", "eth1"].map(|device| {
+        let rail = device.trim_start_matches("eth");
+        let cidr = |host| format!("10.78.{rail}.{host}/24");
+        let (one, two) = (cidr(2), cidr(3));
+        let switch = world.switch(&[Port::new(a, device, &[&one]), Port::new(b, device, &[&two])]);
+        switch.unwrap()
+    })
+}
+
+fn node(host: &Host, nis: &[(&str, &str)]) -> NodeHandle {
+    let mut builder = NodeBuilder::new();
+    for (net, ip) in nis {
+        builder = builder.tcp_on(net.parse().unwrap(), ip.parse().unwrap(), 7988);
+    }
+    host.enter(|| builder.start().unwrap())
+}
+
+/// Whether a stream of the first rail's interface stays on its device, as the system says it.
+fn stays_on_its_device(host: &Host) -> bool {
+    let listed = host.run(["ss", "-Htn"]).unwrap();
+    String::from_utf8(listed.stdout).unwrap().contains("10.78.0.2%eth0")
+}
+
+/// Waits for a condition.
+fn comes(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if condition() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{what} did not come");
+}
+
+/// A black hole, which no link shows.
+#[test]
+fn a_silent_rail_costs_no_way_of_an_interface_beside_it() {
+    let world = match World::new("holes") {
+        Ok(world) => world,
+        Err(why) => return netns::skipped("streams leave a silent rail", why),
+    };
+    let (a, b) = (world.host("a").unwrap(), world.host("b").unwrap());
+    let _rails = two_rails(&world, &a, &b);
+    let near = node(&a, &[("tcp", "10.78.0.2"), ("tcp1", "10.78.1.2")]);
+    // One address on both networks: one rail is the second one, one goes to it from the first interface.
+    let far = node(&b, &[("tcp", "10.78.1.3"), ("tcp1", "10.78.1.3")]);
+    let (beside, silent): (Nid, Nid) =
+        ("10.78.1.3@tcp".parse().unwrap(), "10.78.1.3@tcp1".parse().unwrap());
+    let back: Nid = "10.78.0.2@tcp".parse().unwrap();
+    // Over one network each: no other way is tried.
+    for net in [&near, &far] {
+        net.call(|stack, _| stack.set_tunables(&[("discovery", 0)])).blocking().unwrap().unwrap();
+    }
+    let answered = |why: &str| {
+        near.ping(beside, PATIENCE).blocking().unwrap_or_else(|e| panic!("{why}: {e}"));
+        far.ping(back, PATIENCE).blocking().unwrap_or_else(|e| panic!("{why}, back: {e}"));
+    };
+    near.ping(silent, PATIENCE).blocking().unwrap();
+    answered("all is up");
+    assert!(!stays_on_its_device(&a));
+    a.nft(
+        "table inet hole {
+           chain i { type filter hook input priority 0; iifname eth1 drop; }
+           chain o { type filter hook output priority 0; oifname eth1 drop; }
+         }",
+    )
+    .unwrap();
+    let lost = near.ping(silent, PATIENCE);
+    comes("the detour", || stays_on_its_device(&a));
+    answered("the second rail is a black hole");
+    a.nft("delete table inet hole").unwrap();
+    lost.blocking().expect("the rail is back");
+    comes("the end of the detour", || !stays_on_its_device(&a));
+    answered("the second rail is back");
+}
+
 /// Streams from the first rail's interface to the second rail's address leave, by the routes, over the
 /// second rail.
 #[test]
@@ -70,21 +148,7 @@ fn a_lost_link_costs_no_way_of_an_interface_whose_own_link_is_up() {
         Err(why) => return netns::skipped("streams stay on the device of their interface", why),
     };
     let (a, b) = (world.host("a").unwrap(), world.host("b").unwrap());
-    let rails = ["eth0", "eth1"].map(|device| {
-        let rail = device.trim_start_matches("eth");
-        let cidr = |host| format!("10.78.{rail}.{host}/24");
-        let (one, two) = (cidr(2), cidr(3));
-        let switch =
-            world.switch(&[Port::new(&a, device, &[&one]), Port::new(&b, device, &[&two])]);
-        switch.unwrap()
-    });
-    let node = |host: &Host, nis: &[(&str, &str)]| {
-        let mut builder = NodeBuilder::new();
-        for (net, ip) in nis {
-            builder = builder.tcp_on(net.parse().unwrap(), ip.parse().unwrap(), 7988);
-        }
-        host.enter(|| builder.start().unwrap())
-    };
+    let rails = two_rails(&world, &a, &b);
     // One way in all: between a's first rail and b's second one. The other network is there to be lost.
     let near = node(&a, &[("tcp", "10.78.0.2"), ("tcp1", "10.78.1.2")]);
     let far = node(&b, &[("tcp", "10.78.1.3")]);
@@ -94,11 +158,7 @@ fn a_lost_link_costs_no_way_of_an_interface_whose_own_link_is_up() {
         near.ping(to, PATIENCE).blocking().unwrap_or_else(|e| panic!("{why}: {e}"));
         far.ping(back, PATIENCE).blocking().unwrap_or_else(|e| panic!("{why}, back: {e}"));
     };
-    // Whether streams stay on a device, as the system says it.
-    let kept = || {
-        let listed = a.run(["ss", "-Htn"]).unwrap();
-        String::from_utf8(listed.stdout).unwrap().contains("10.78.0.2%eth0")
-    };
+    let kept = || stays_on_its_device(&a);
     answered("both links are up");
     let second = "10.78.1.2@tcp1";
     for round in 0..2 {
