@@ -90,7 +90,9 @@ fn wrong_words_for_the_request_layer_are_named_and_nothing_is_asked() {
 
 #[test]
 fn import_and_export_take_files_but_for_words_of_their_own() {
-    let (_, _, code, asked) = run("import show", vec![Reply::Imports(page(Vec::new()))]);
+    let (out, err, code, asked) = run("import show", vec![Reply::Imports(page(Vec::new()))]);
+    // A daemon is a server: nothing to show is said to be so, not left to be guessed.
+    assert!(out.is_empty() && err.contains("no imports: no target of this daemon"), "{out}{err}");
     assert_eq!((code, asked.as_slice()), (0, &["ImportShow { from: None }".to_owned()][..]));
     // A file of that name is still within reach.
     let (_, err, code, asked) = run("import ./show", Vec::new());
