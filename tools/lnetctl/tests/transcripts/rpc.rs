@@ -402,6 +402,22 @@ fn locks_are_shown_with_those_that_they_wait_for() {
         let (.., asked) = run(line, vec![Reply::Locks(LockPage { locks: vec![], next: None })]);
         assert_eq!(asked, [format!("LockShow {{ which: {which}, from: None }}")], "{line}");
     }
+    // Explained are the locks of all pages together.
+    let (out, err, code, asked) = run("explain lock jobs/42", pages());
+    assert_eq!((err.as_str(), code, asked.len()), ("", 0, 2));
+    assert_eq!(
+        out,
+        "locks: EX 0 to end of client c-2 waits for 2 s, behind:\n  EX 0 to end of client c-1 at \
+         10.0.0.2@tcp: called back, given back or its client evicted within 148 s\n"
+    );
+    let (out, _, code, _) = run("explain lock jobs/42 --json", pages());
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &json["lock"][1]["waits_for"][0]["client"]), (0, &"c-1".into()));
+    let none = vec![Reply::Locks(LockPage { locks: vec![], next: None })];
+    assert_eq!(run("explain lock jobs/43", none).0, "no lock on jobs/43\n");
+    let (out, err, code, asked) = run("explain lock", Vec::new());
+    assert!(format!("{out}{err}").contains("please name what is locked"), "{out}{err}");
+    assert!(code != 0 && asked.is_empty());
     let (out, _, code, asked) = run("lock break jobs/42", Vec::new());
     assert!(code != 0 && asked.is_empty() && out.contains("expected a number"), "{out}");
 }
