@@ -55,8 +55,10 @@ impl Stop {
     /// The system refuses.
     pub(crate) fn of(rpc: &RpcNode) -> Result<Self> {
         let rpc = rpc.clone();
-        // A node that has stopped has nothing under way.
-        Self::listen(move || drop(rpc.disconnect_all(LEAVE)))
+        Self::listen(move || {
+            // A node that has stopped has nothing under way.
+            let _ = rpc.disconnect_all(LEAVE);
+        })
     }
 
     pub(crate) fn is_wanted(&self) -> bool {
