@@ -1,9 +1,10 @@
 //! Commands for targets that get SIGINT or SIGTERM: they end soon, whatever their server does, and leave it as at
-//! any other end. A server waits for each client that it knows whenever it recovers. Visits of file systems are
+//! any other end, in good order: its log has no error then. A server waits for each client that it knows whenever it recovers. Visits of file systems are
 //! in `interrupted.rs`, commands under a lock in `lock.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -151,4 +152,46 @@ fn an_interrupted_obj_bench_ends_its_servers() {
     for server in servers {
         assert!(!Path::new(&format!("/proc/{server}")).exists(), "server {server}");
     }
+}
+
+#[test]
+fn commands_that_end_leave_no_error_in_the_log_of_their_server() {
+    let dir = fresh::path("ctrl-c-log");
+    std::fs::create_dir_all(&dir).unwrap();
+    let config = "net:\n- net type: tcp\n  local NI(s):\n  - interfaces: {0: lo}\n";
+    std::fs::write(dir.join("node.yaml"), config).unwrap();
+    let (socket, port) = (dir.join("s"), fresh::port().to_string());
+    let ulnet = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ulnet"));
+        command.args(words).env("ULNET_SOCKET", &socket);
+        command
+    };
+    let mut daemon = ulnet(&["daemon", "--port", &port, "--config"])
+        .arg(dir.join("node.yaml"))
+        .arg("--socket")
+        .arg(&socket)
+        .env("RUST_LOG", "info")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(daemon.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("ready") {
+        line.clear();
+        assert_ne!(log.read_line(&mut line).unwrap(), 0, "the daemon ended");
+    }
+    let rest = thread::spawn(move || std::io::read_to_string(log).unwrap());
+    let ok = |command: &mut Command| assert!(command.output().unwrap().status.success());
+    ok(&mut ulnet(&["ctl", "target", "add", &format!("kv-1=kv:{}", dir.join("kv").display())]));
+    let to = "kv-1@127.0.0.1@tcp";
+    for n in 40..43 {
+        let source = format!("127.0.0.{n}");
+        ok(ulnet(&["rpc", "put", "--target", to, "--port", &port, "--source", &source, "k", "v"])
+            .env_remove("ULNET_SOCKET"));
+    }
+    let sent = Command::new("kill").args(["-TERM", &daemon.id().to_string()]).status();
+    assert!(sent.unwrap().success() && daemon.wait().unwrap().success());
+    let log = rest.join().unwrap();
+    assert!(log.contains("kv-1: serving") && !log.contains("ERROR"), "{log}");
+    std::fs::remove_dir_all(&dir).unwrap();
 }
