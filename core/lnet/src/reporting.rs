@@ -47,8 +47,9 @@ impl Node {
         }
     }
 
-    /// Notes that a message goes another way now than the one that failed. Pings of an operator end in
-    /// a report, which says how they failed.
+    /// Notes that a message goes another way now than the one that failed. One that goes the same way again
+    /// has nothing to say yet: a program that ends leaves such messages behind, for as long as they are
+    /// tried. Pings of an operator end in a report, which says how they failed.
     pub(crate) fn note_rerouted(&mut self, id: MsgId, to: Pair) {
         let Some(msg) = self.msgs.get(id).filter(|m| m.retries > 0) else { return };
         if is_own_request(msg) {
@@ -57,8 +58,10 @@ impl Node {
         let (Some(&(ni, hop)), Some(status)) = (msg.tried.last(), msg.failed) else { return };
         let ni = self.nis.get(ni).map_or(Nid::ANY, |n| n.nid);
         let hop = self.peers.nis.get(hop).map_or(Nid::ANY, |n| n.nid);
-        let target = msg.ev.target.nid;
-        self.outbox.notice(Notice::Rerouted { target, failed: (ni, hop), status, to });
+        let (target, failed) = (msg.ev.target.nid, (ni, hop));
+        if failed != to {
+            self.outbox.notice(Notice::Rerouted { target, failed, status, to });
+        }
     }
 
     /// Notes that a message of the user's is given up. Recovery pings and their like are expected to

@@ -127,7 +127,7 @@ fn write_versions(f: &mut String, body: &Body) -> fmt::Result {
 }
 
 fn write_sizes(f: &mut String, msg: &Msg<'_>) -> fmt::Result {
-    let lens: Vec<usize> = msg.buffers().iter().map(|b| b.len()).collect();
+    let lens: Vec<usize> = msg.buffers().map(|b| b.len()).collect();
     write!(f, " hflags={} len={} bufs={lens:?}", msg.header.flags.bits(), msg.size())
 }
 
@@ -140,7 +140,7 @@ pub fn buffers(msg: &Msg<'_>, body: &Body, variant: Variant) -> Vec<Line> {
     };
     let parts = format.as_ref().map_or(&[][..], Format::parts);
     let mut lines = Vec::new();
-    for (index, bytes) in msg.buffers().iter().enumerate().skip(1) {
+    for (index, bytes) in msg.buffers().enumerate().skip(1) {
         if bytes.is_empty() {
             continue;
         }

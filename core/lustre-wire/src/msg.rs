@@ -110,15 +110,17 @@ pub fn checksum(body: &[u8]) -> u32 {
     !crc32fast::hash(body)
 }
 
-/// A received message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A received message. Its lengths were checked when it was parsed; a buffer is found when it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Msg<'a> {
     /// Byte order of the sender, in which header and structures are.
     pub order: ByteOrder,
     /// The header.
     pub header: Header,
-    buffers: SmallVec<[&'a [u8]; 12]>,
-    size: usize,
+    /// The whole message, padding included.
+    bytes: &'a [u8],
+    /// Number of buffers.
+    count: usize,
 }
 
 impl<'a> Msg<'a> {
@@ -140,10 +142,7 @@ impl<'a> Msg<'a> {
         let short = |need| WireError::Short { what: WHAT, need, have: b.len() };
         let (order, raw, mut at) = front(b)?;
         let count = raw.count as usize;
-        let lens = b.get(HEADER_LEN..).unwrap_or_default().chunks_exact(4).take(count);
-        let mut buffers = SmallVec::new();
-        for len in lens {
-            let len = u32::get(order, len) as usize;
+        for len in lens(order, b, count) {
             let end = at.saturating_add(round8(len));
             if len > len_max || end > len_max {
                 let (field, value) = if len > len_max { ("buflen", len) } else { ("length", end) };
@@ -153,31 +152,35 @@ impl<'a> Msg<'a> {
             if b.len() < end {
                 return Err(short(end));
             }
-            buffers.push(part(b, at, len));
             at = end;
         }
         let RawHeader { secflvr, repsize, cksum, flags, opc, .. } = raw;
         Ok(Self {
             order,
             header: Header { secflvr, repsize, cksum, flags, opc },
-            buffers,
-            size: at,
+            bytes: part(b, 0, at),
+            count,
         })
     }
 
     /// Bytes of the whole message, padding included.
     pub const fn size(&self) -> usize {
-        self.size
+        self.bytes.len()
     }
 
     /// All buffers; the first is the body.
-    pub fn buffers(&self) -> &[&'a [u8]] {
-        &self.buffers
+    pub fn buffers(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let Self { order, bytes, count, .. } = *self;
+        lens(order, bytes, count).scan(header_area(count), move |at, len| {
+            let buffer = part(bytes, *at, len);
+            *at += round8(len);
+            Some(buffer)
+        })
     }
 
     /// A buffer, if the message has so many.
     pub fn buffer(&self, index: usize) -> Option<&'a [u8]> {
-        self.buffers.get(index).copied()
+        self.buffers().nth(index)
     }
 
     /// The body.
@@ -185,7 +188,7 @@ impl<'a> Msg<'a> {
     /// # Errors
     /// A first buffer shorter than the body of version 2, another protocol version.
     pub fn body(&self) -> Result<Body, WireError> {
-        Body::parse(self.order, self.buffers.first().copied().unwrap_or_default())
+        Body::parse(self.order, self.buffer(0).unwrap_or_default())
     }
 
     /// The structure in a buffer, which must have exactly its length (P-19).
@@ -226,14 +229,20 @@ impl<'a> Msg<'a> {
     /// # Errors
     /// No such buffer.
     pub fn required(&self, what: &'static str, index: usize) -> Result<&'a [u8], WireError> {
-        let missing = WireError::Missing { what, index, count: self.buffers.len() };
+        let missing = WireError::Missing { what, index, count: self.count };
         self.buffer(index).ok_or(missing)
     }
 
     /// Whether the header holds the checksum of the body: an early reply that may be believed.
     pub fn checksum_holds(&self) -> bool {
-        self.buffers.first().is_some_and(|body| checksum(body) == self.header.cksum)
+        self.buffer(0).is_some_and(|body| checksum(body) == self.header.cksum)
     }
+}
+
+/// The lengths of the buffers of a message.
+fn lens(order: ByteOrder, b: &[u8], count: usize) -> impl Iterator<Item = usize> {
+    let lens = b.get(HEADER_LEN..).unwrap_or_default().chunks_exact(4).take(count);
+    lens.map(move |len| u32::get(order, len) as usize)
 }
 
 /// The front of a message, up to the lengths of its buffers: byte order, header, bytes of the header and

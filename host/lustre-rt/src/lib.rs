@@ -102,6 +102,7 @@ pub use lustre_client::visitor;
 
 pub use ldlm::Mode;
 pub use ldlm::client::LockError;
+pub use ldlm::space::CONTENDED_LOCKS;
 pub use lustre_client::osc::{LockWaits, OscConfig, OscError, OscStats};
 pub use lustre_client::raid0::{self, Raid0, Raid0Error};
 pub use lustre_target::kv::Kv;

@@ -194,6 +194,26 @@ impl RpcNode {
         Ok(Import { node: self.clone(), id })
     }
 
+    /// Ends all connections of this node to targets, as [`Import::disconnect_within`] ends one: calls under
+    /// way end with [`CallError::Closed`]. For a program that ends before its time.
+    ///
+    /// # Errors
+    /// The node has stopped.
+    ///
+    /// [`CallError::Closed`]: ptlrpc::CallError::Closed
+    pub fn disconnect_all(&self, within: Duration) -> Result<(), OpError> {
+        let views = self.with(|rpc| rpc.imports())?.into_iter();
+        let own = views.filter(|view| view.callback.is_none());
+        let leave =
+            |view: ImportView| Import { node: self.clone(), id: view.id }.leave(Some(within));
+        let closed = own.map(leave).collect::<Result<Vec<_>, _>>()?;
+        for closed in closed.into_iter().flatten() {
+            // A node that stops meanwhile has nothing left to be closed.
+            let _ = closed.recv_blocking();
+        }
+        Ok(())
+    }
+
     /// Starts services for targets, with the code that answers.
     ///
     /// # Errors

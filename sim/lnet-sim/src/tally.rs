@@ -27,8 +27,8 @@ pub struct FaultSeen {
     pub ended: Option<Instant>,
     /// After which time who noticed what.
     pub noticed: Option<(Duration, HostId, String)>,
-    /// The NIDs that it is about; all if empty.
-    about: BTreeSet<Nid>,
+    /// The NIDs that it is about, all if empty; `None`: it befalls requests, and no interface notices it.
+    about: Option<BTreeSet<Nid>>,
 }
 
 /// Figures of a run.
@@ -179,7 +179,8 @@ impl Tally {
                     | FaultKind::Flap { known_after, .. } => Some(*known_after),
                     _ => None,
                 };
-                let host = about.first().and_then(|nid| directory.find(*nid));
+                let first = about.iter().flatten().next();
+                let host = first.and_then(|nid| directory.find(*nid));
                 let host = host.and_then(|ix| directory.rail(ix).host);
                 let noticed = reported
                     .zip(host)
@@ -255,7 +256,9 @@ impl Tally {
     fn notice(&mut self, now: Instant, host: HostId, nids: &[Nid], what: impl Fn() -> String) {
         for f in &mut self.faults {
             let over = f.ended.is_some_and(|e| now > e + Duration::from_secs(1));
-            let meant = f.about.is_empty() || nids.iter().any(|nid| f.about.contains(nid));
+            let meant = f.about.as_ref().is_some_and(|about| {
+                about.is_empty() || nids.iter().any(|nid| about.contains(nid))
+            });
             if f.noticed.is_none() && !over && meant {
                 f.noticed = Some((now.saturating_since(f.began), host, what()));
             }
@@ -296,13 +299,13 @@ impl Tally {
     }
 }
 
-/// The NIDs that a fault is about; none: of all hosts.
-fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
-    let nids = |place: &Place| {
+/// The NIDs that a fault is about; an empty set: of all hosts.
+fn about(kind: &FaultKind, scenario: &Scenario) -> Option<BTreeSet<Nid>> {
+    let nids = |place: &Place| -> BTreeSet<Nid> {
         let rails = place.rails(&scenario.world);
         rails.into_iter().filter_map(|r| scenario.world.rail(r)).map(|r| r.nid).collect()
     };
-    match kind {
+    Some(match kind {
         FaultKind::Cut(l) | FaultKind::Refuse(l) | FaultKind::Reset(l) => nids(&l.on),
         FaultKind::Loss { links, .. }
         | FaultKind::Corrupt { links, .. }
@@ -319,9 +322,6 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         | FaultKind::Flap { on: p, .. }
         | FaultKind::Kill { nodes: p, .. }
         | FaultKind::Failover { nodes: p, .. }
-        | FaultKind::Evict { clients: p, .. }
-        | FaultKind::Hang(p)
-        | FaultKind::RpcLose { nodes: p, .. }
         | FaultKind::Pause(p)
         | FaultKind::Drift { nodes: p, .. }
         | FaultKind::Memory(p)
@@ -330,13 +330,13 @@ fn about(kind: &FaultKind, scenario: &Scenario) -> BTreeSet<Nid> {
         | FaultKind::LinkEvent(LinkEvent { on: p, .. })
         | FaultKind::Tune { nodes: p, .. } => nids(p),
         FaultKind::NiAdd { nids, .. } => nids.iter().copied().collect(),
-        FaultKind::HandlerDelay { targets, .. }
-        | FaultKind::CommitStall(targets)
-        | FaultKind::StoreFull(targets)
-        | FaultKind::StoreError { targets, .. } => {
-            let specs = targets.iter().filter_map(|t| scenario.rpc.targets.get(*t));
-            specs.flat_map(|t| nids(&Place::node(t.on))).collect()
-        }
         FaultKind::Partition(_) | FaultKind::Quiesce(_) => BTreeSet::new(),
-    }
+        FaultKind::HandlerDelay { .. }
+        | FaultKind::CommitStall(_)
+        | FaultKind::StoreFull(_)
+        | FaultKind::StoreError { .. }
+        | FaultKind::RpcLose { .. }
+        | FaultKind::Evict { .. }
+        | FaultKind::Hang(_) => return None,
+    })
 }

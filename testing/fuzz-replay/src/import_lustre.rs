@@ -41,7 +41,7 @@ fn take(message: &Msg<'_>, bytes: &[u8], inputs: &mut Inputs) {
         _ => None,
     };
     let parts = format.as_ref().map_or(&[][..], Format::parts);
-    for (part, buffer) in parts.iter().zip(message.buffers().iter().skip(1)) {
+    for (part, buffer) in parts.iter().zip(message.buffers().skip(1)) {
         if !buffer.is_empty() {
             take_part(*part, buffer, inputs);
         }

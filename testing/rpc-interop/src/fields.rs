@@ -271,13 +271,13 @@ fn rpc(message: &Message, all: &mut Vec<Field>) {
     put("body.mbits", body.mbits);
     put("body.uid", body.uid.into());
     put("body.gid", body.gid.into());
-    let lens: Vec<u8> = msg.buffers().iter().flat_map(|b| (b.len() as u32).to_le_bytes()).collect();
+    let lens: Vec<u8> = msg.buffers().flat_map(|b| (b.len() as u32).to_le_bytes()).collect();
     all.push(("buflens".to_owned(), Value::Bytes(lens)));
     let jobid = body.jobid.to_bytes(msg.order);
     all.push(("body.jobid".to_owned(), Value::Bytes(jobid)));
     let request = message.role == Role::Request;
     let connects = body.opcode.is_connect();
-    for (index, bytes) in msg.buffers().iter().enumerate().skip(1) {
+    for (index, bytes) in msg.buffers().enumerate().skip(1) {
         match index {
             3 if connects && request => {
                 let handle = msg.get::<u64>(3).unwrap_or_default();

@@ -137,7 +137,7 @@ fn granted(reply: &[u8], wanted: &ConnectData) -> Option<Vec<u8>> {
     let msg = Msg::parse(reply).ok()?;
     let data = ConnectData::of(&msg, 1).ok()?.masked(wanted.flags, wanted.flags2);
     let data = data.to_bytes(msg.order);
-    let buffers: Vec<&[u8]> = msg.buffers().to_vec();
+    let buffers: Vec<&[u8]> = msg.buffers().collect();
     let whole: Vec<&[u8]> =
         buffers.iter().enumerate().map(|(n, b)| if n == 1 { &data[..] } else { b }).collect();
     pack(msg.order, &msg.header, &whole).ok()

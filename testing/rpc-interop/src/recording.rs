@@ -116,7 +116,7 @@ impl Message {
     /// The buffers of an RPC message behind its body.
     pub fn buffers(&self) -> Vec<Vec<u8>> {
         let msg = Msg::parse(&self.payload).ok();
-        let buffers = msg.iter().flat_map(|msg| msg.buffers().iter().skip(1));
+        let buffers = msg.iter().flat_map(|msg| msg.buffers().skip(1));
         buffers.map(|b| b.to_vec()).collect()
     }
 }

@@ -27,7 +27,7 @@ struct Recorded {
 impl Handler for Recorded {
     fn serve(&mut self, served: Served, rpc: &mut Rpc<'_, '_>) {
         let msg = served.msg().expect("a message");
-        let asked: Vec<Vec<u8>> = msg.buffers().iter().skip(1).map(|b| b.to_vec()).collect();
+        let asked: Vec<Vec<u8>> = msg.buffers().skip(1).map(|b| b.to_vec()).collect();
         let Some(found) = self.archive.answer(served.opcode, &asked) else {
             return rpc.refuse(served.id, Errno::EOPNOTSUPP);
         };

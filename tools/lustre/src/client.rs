@@ -11,6 +11,7 @@ use lustre_rt::{CallError, Import, KEY_MAX, KvClient, KvError, RpcError, RpcNode
 
 use crate::ping::{client_uuid, refused, said, source_towards};
 use crate::rails::{self, Routes, Source};
+use crate::stop::Stop;
 
 /// A target and the nodes that may serve it.
 #[derive(Clone, Debug)]
@@ -148,6 +149,7 @@ pub(crate) fn with<R>(
 ) -> Result<R> {
     let Access { target, way } = options;
     let (node, rpc) = node(target, way)?;
+    let stop = Stop::of(&rpc)?;
     let kv = KvClient::new(&rpc, &target.name, &client_uuid(), target.nids.clone())?;
     let kv = kv.with_limit(Duration::from_secs(way.timeout));
     let result = f(&kv).map_err(|e| match e {
@@ -156,7 +158,7 @@ pub(crate) fn with<R>(
     });
     kv.disconnect()?;
     node.stop(Duration::from_secs(1)).blocking();
-    result
+    result.map_err(|e| stop.explain(e))
 }
 
 /// The same for a command about one key.

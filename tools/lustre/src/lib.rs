@@ -1,6 +1,6 @@
 //! `ulnet serve`, `ulnet rpc`, `ulnet lock`, `ulnet obj`, `ulnet lustre` and `ulnet tuning`: commands for Lustre above
 //! LNet, one file per verb. `fs/` has the files of whole file systems. `serve.rs` runs targets; `put.rs` to `list.rs` use one with values, `lock/` one with locks, `obj/`
-//! one with objects, through `client.rs`; `rails.rs` starts their nodes; `tuning/` calculates time-outs of
+//! one with objects, through `client.rs`; `rails.rs` starts their nodes, `stop.rs` ends them before their time; `tuning/` calculates time-outs of
 //! sites; `bench.rs` measures a target while its server dies; `ping.rs` and `probe.rs` ask a server; `decode.rs` lists a capture, whose TCP streams
 //! `lnet_capture` takes apart. What the bytes mean stands in `lustre-wire`.
 
@@ -20,6 +20,7 @@ mod put;
 mod rails;
 mod serve;
 mod site;
+mod stop;
 mod tuning;
 
 use std::ffi::OsString;

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::client::sources;
 use crate::rails::{self, Routes, Source};
+use crate::stop::Stop;
 
 /// Which server is pinged, and how.
 #[derive(Clone, Debug, Args)]
@@ -119,6 +120,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let rails = sources(*nid, &options.source, *port)?;
     let node = rails::start(&rails, *port, &options.routes, "rpc-ping")?;
     let rpc = RpcNode::start(&node, Default::default())?;
+    let stop = Stop::of(&rpc)?;
     let import = rpc.import(ImportConfig {
         kind,
         target: target.clone(),
@@ -133,7 +135,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Err(_) => import.disconnect_within(LEAVE)?,
     }
     node.stop(Duration::from_secs(1)).blocking();
-    asked
+    asked.map_err(|e| stop.explain(e))
 }
 
 /// Connects, pings, and prints what came of both.

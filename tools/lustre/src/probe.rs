@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::client::{Target, Way, node};
 use crate::ping::{client_uuid, kind_of, refused, wanted};
 use crate::rails;
+use crate::stop::Stop;
 
 /// Which server, and which targets.
 #[derive(Clone, Debug, Args)]
@@ -53,8 +54,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     names.extend(targets.iter().cloned());
     let (handle, rpc) = node(&Target { name: String::new(), nids: vec![*nid] }, way)?;
+    let stop = Stop::of(&rpc)?;
     let until = Instant::now() + SILENCE.min(Duration::from_secs(way.timeout));
-    let answers = ask(&rpc, &names, *nid, until)?;
+    let answers = ask(&rpc, &names, *nid, until).map_err(|e| stop.explain(e))?;
+    stop.check()?;
     let found: Vec<(&String, Answer)> = names.iter().zip(answers).collect();
     if way.json {
         let rows = found.iter().map(|(name, answer)| answer.json(name));

@@ -16,6 +16,8 @@ mod batch;
 mod book;
 #[path = "care.rs"]
 mod care;
+#[path = "ctrl_c.rs"]
+mod ctrl_c;
 #[path = "daemon.rs"]
 mod daemon;
 #[path = "doctor.rs"]

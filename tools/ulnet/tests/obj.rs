@@ -143,6 +143,10 @@ fn objects_are_made_written_read_cut_listed_and_removed() {
     }
     let (_, err, code) = obj(&to, &["stat", "none"], b"");
     assert!(code == Some(2) && err.contains("object 'none': expected a number"), "{err}");
+    // A place that no byte can have is refused, not taken for an empty file.
+    let last = u64::MAX.to_string();
+    let (out, err, code) = obj(&to, &["put", "2", "-", "--offset", &last], b"lost");
+    assert!(code == Some(2) && out.is_empty() && err.contains(&last), "{err}");
 }
 
 #[test]

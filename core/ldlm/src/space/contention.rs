@@ -6,7 +6,7 @@ use core::time::Duration;
 use lnet_types::Instant;
 
 /// Conflicts within [`WINDOW`] above which a resource is contended.
-const CONFLICTS: u32 = 16;
+pub const CONTENDED_LOCKS: u32 = 16;
 /// Time in which conflicts are counted.
 const WINDOW: Duration = Duration::from_secs(4);
 /// Time for which a resource stays contended after the last excess.
@@ -31,7 +31,7 @@ impl Contention {
             (self.since, self.count) = (now, 0);
         }
         self.count = self.count.saturating_add(conflicts);
-        if self.count > CONFLICTS {
+        if self.count > CONTENDED_LOCKS {
             self.until = now + HOLD;
         }
     }

@@ -53,6 +53,7 @@ pub use ask::{
     Io, State, Touched,
 };
 pub use config::{Config, Limits};
+pub use contention::CONTENDED_LOCKS;
 pub use effect::{Callback, Effect, EvictReason};
 pub use value::{VALUE_MAX, Value};
 pub use view::{LockView, SpaceView};

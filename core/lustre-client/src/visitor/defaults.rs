@@ -52,7 +52,7 @@ fn default_in(reply: &Reply) -> Option<DirDefault> {
     if !body.valid.contains(Valid::DEFAULT_MEA) {
         return None;
     }
-    let mut behind = msg.buffers().iter().skip(2);
+    let mut behind = msg.buffers().skip(2);
     behind.find_map(|bytes| match Striping::parse(bytes) {
         Ok(Striping::DirDefault(head, _)) => Some(head),
         _ => None,

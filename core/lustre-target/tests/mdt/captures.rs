@@ -175,8 +175,7 @@ fn play(name: &str, dir: (&str, Fid)) -> (BTreeMap<String, (usize, usize)>, Vec<
             continue;
         }
         let client = clients[&client];
-        let mut buffers: Vec<Vec<u8>> =
-            asked.buffers().iter().skip(1).map(|buffer| renamed(buffer)).collect();
+        let mut buffers: Vec<Vec<u8>> = asked.buffers().skip(1).map(renamed).collect();
         if opcode == Opcode::MDS_CLOSE {
             let epoch: Epoch = asked.get(1).unwrap();
             let handle = handles.get(&epoch.handle).copied().unwrap_or(epoch.handle);

@@ -263,7 +263,7 @@ impl Play {
     /// The buffers of a request, with our names.
     fn buffers(&self, asked: &Msg<'_>, opcode: Opcode) -> Vec<Vec<u8>> {
         let mut buffers: Vec<Vec<u8>> =
-            asked.buffers().iter().skip(1).map(|buffer| buffer.to_vec()).collect();
+            asked.buffers().skip(1).map(|buffer| buffer.to_vec()).collect();
         match opcode {
             Opcode::LDLM_ENQUEUE | Opcode::LDLM_CANCEL | Opcode::LDLM_CONVERT => {
                 let mut request = LockRequest::of(asked, 1).unwrap();

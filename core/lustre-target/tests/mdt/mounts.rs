@@ -112,7 +112,7 @@ impl Mount {
     /// Our handles in place of recorded ones.
     fn buffers(&self, opcode: Opcode, asked: &Msg<'_>) -> Vec<Vec<u8>> {
         let mut buffers: Vec<Vec<u8>> =
-            asked.buffers().iter().skip(1).map(|buffer| buffer.to_vec()).collect();
+            asked.buffers().skip(1).map(|buffer| buffer.to_vec()).collect();
         let logs = [Opcode::LLOG_READ_HEADER, Opcode::LLOG_NEXT_BLOCK];
         if opcode == Opcode::LDLM_CANCEL {
             let mut request = LockRequest::of(asked, 1).unwrap();

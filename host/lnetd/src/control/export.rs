@@ -29,7 +29,8 @@ impl Control {
         })?;
         if explained.is_empty() {
             return Err(AdminError::errno(Errno::ENOENT).because(format_args!(
-                "import '{what}': no import of this node has this target or client"
+                "import '{what}': no import of this node has this target or client; those of its targets \
+                 lead to clients that they call back ('import show')"
             )));
         }
         Ok(Reply::ImportExplanations(explained.iter().map(views::explanation).collect()))

@@ -95,6 +95,15 @@ for = "2s"
     assert_eq!((rpc.answered, rpc.failed, rpc.open), (10, 0, 0));
 }
 
+/// A rail that is suspected after a kill says nothing of a store that was full before.
+#[test]
+fn a_fault_of_a_store_is_not_said_to_be_noticed_by_a_rail() {
+    let played = play(Arc::new(scenario("rpc-store-full")), None, Detail::Hash);
+    let by: Vec<_> =
+        played.summary.faults.iter().map(|f| (f.kind.as_str(), f.noticed_by.is_some())).collect();
+    assert_eq!(by, [("store_full", false), ("kill", true)]);
+}
+
 /// What the figures of a scenario rest on: without its fault nothing of it happens.
 #[test]
 fn each_fault_above_lnet_leaves_its_trace_in_the_figures() {

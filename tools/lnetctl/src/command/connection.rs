@@ -26,9 +26,15 @@ pub(crate) fn imports(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {
         list(session, show::rpc::imports(&page.imports), &mut first);
         match page.next {
             next @ Some(_) if next > from => from = next,
-            _ => return 0,
+            _ => break,
         }
     }
+    if first {
+        session.err_line(
+            "# no imports: no target of this daemon has a client that it calls back; 'export show' has its clients",
+        );
+    }
+    0
 }
 
 pub(crate) fn exports(session: &mut Session<'_>, _: &Command, _: &Args) -> i32 {

@@ -75,7 +75,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "explain import",
-        &[("explain import kv-1", "where would the import of a target connect, and why")],
+        &[(
+            "explain import locks",
+            "where are the clients that a target calls back, and why there",
+        )],
     ),
     (
         "explain lock",

@@ -41,7 +41,7 @@ pub(super) const IMPORT: Entry = Entry::Both(
         path: "import show",
         options: &[],
         operands: NO_OPERANDS,
-        summary: "show this node's connections to targets",
+        summary: "show the connections by which this node's targets call their clients back, as for locks",
         help_code: 1,
         run: connection::imports,
     })],

@@ -121,7 +121,7 @@ pub(super) const EXPLAIN: Entry = Entry::Both(
             path: "explain import",
             options: &[],
             operands: ("NAME", 1),
-            summary: "show where the imports of a target or client would connect, and why",
+            summary: "show where the imports of a target or client are connected or would connect, and why",
             help_code: 1,
             run: explain::import,
         }),

@@ -90,7 +90,9 @@ fn wrong_words_for_the_request_layer_are_named_and_nothing_is_asked() {
 
 #[test]
 fn import_and_export_take_files_but_for_words_of_their_own() {
-    let (_, _, code, asked) = run("import show", vec![Reply::Imports(page(Vec::new()))]);
+    let (out, err, code, asked) = run("import show", vec![Reply::Imports(page(Vec::new()))]);
+    // A daemon is a server: nothing to show is said to be so, not left to be guessed.
+    assert!(out.is_empty() && err.contains("no imports: no target of this daemon"), "{out}{err}");
     assert_eq!((code, asked.as_slice()), (0, &["ImportShow { from: None }".to_owned()][..]));
     // A file of that name is still within reach.
     let (_, err, code, asked) = run("import ./show", Vec::new());
@@ -400,6 +402,22 @@ fn locks_are_shown_with_those_that_they_wait_for() {
         let (.., asked) = run(line, vec![Reply::Locks(LockPage { locks: vec![], next: None })]);
         assert_eq!(asked, [format!("LockShow {{ which: {which}, from: None }}")], "{line}");
     }
+    // Explained are the locks of all pages together.
+    let (out, err, code, asked) = run("explain lock jobs/42", pages());
+    assert_eq!((err.as_str(), code, asked.len()), ("", 0, 2));
+    assert_eq!(
+        out,
+        "locks: EX 0 to end of client c-2 waits for 2 s, behind:\n  EX 0 to end of client c-1 at \
+         10.0.0.2@tcp: called back, given back or its client evicted within 148 s\n"
+    );
+    let (out, _, code, _) = run("explain lock jobs/42 --json", pages());
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &json["lock"][1]["waits_for"][0]["client"]), (0, &"c-1".into()));
+    let none = vec![Reply::Locks(LockPage { locks: vec![], next: None })];
+    assert_eq!(run("explain lock jobs/43", none).0, "no lock on jobs/43\n");
+    let (out, err, code, asked) = run("explain lock", Vec::new());
+    assert!(format!("{out}{err}").contains("please name what is locked"), "{out}{err}");
+    assert!(code != 0 && asked.is_empty());
     let (out, _, code, asked) = run("lock break jobs/42", Vec::new());
     assert!(code != 0 && asked.is_empty() && out.contains("expected a number"), "{out}");
 }

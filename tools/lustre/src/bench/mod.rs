@@ -18,6 +18,7 @@ use serde_json::json;
 
 use crate::client::{Target, Way, node, target};
 use crate::ping::client_uuid;
+use crate::stop::Stop;
 
 use account::Account;
 use recovery::Recovery;
@@ -72,6 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let own = servers.as_ref().map(Servers::target);
     let target = options.target.clone().or(own).ok_or_else(|| anyhow!("expected --target"))?;
     let (node, rpc) = node(&target, way)?;
+    let stop = Stop::of(&rpc)?;
     let limit = Duration::from_secs(way.timeout);
     let begun = Instant::now();
     let until = begun + Duration::from_secs(*seconds);
@@ -79,10 +81,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for n in 0..options.clients {
         let uuid = format!("{}-{n}", client_uuid());
         let kv = KvClient::new(&rpc, &target.name, &uuid, target.nids.clone())?.with_limit(limit);
-        let size = options.size as usize;
+        let (size, stop) = (options.size as usize, stop.clone());
         let run = move || -> Result<(Account, Option<ImportView>)> {
             let mut account = Account::new(n, size);
-            while Instant::now() < until {
+            while Instant::now() < until && !stop.is_wanted() {
                 account.call(&kv);
             }
             account.close(&kv);
@@ -93,8 +95,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         threads.push(thread::Builder::new().name(format!("client-{n}")).spawn(run)?);
     }
     if let Some(at) = kill_at {
-        thread::sleep((begun + Duration::from_secs(*at)).saturating_duration_since(Instant::now()));
+        stop.sleep_until(begun + Duration::from_secs(*at));
         match (&mut servers, options.kill_pid) {
+            _ if stop.is_wanted() => {}
             (Some(servers), _) => servers.kill()?,
             (None, Some(pid)) => servers::kill(pid)?,
             (None, None) => {}
@@ -116,6 +119,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if sum.twice + sum.lost > 0 {
         bail!("{} executed twice, {} lost", sum.twice, sum.lost);
     }
+    stop.check()?;
     if sum.failed > 0 {
         bail!("{} calls failed, the first: {}", sum.failed, sum.first_failure);
     }

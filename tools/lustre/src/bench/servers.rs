@@ -1,6 +1,7 @@
 //! A server and its standby on the loopback, for the time of a run.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -40,6 +41,8 @@ impl Server {
             .arg("serve")
             .args(words)
             .stdout(Stdio::piped())
+            // Ctrl-C is for the clients, which end their servers.
+            .process_group(0)
             .spawn()
             .context("ulnet serve")?;
         let out = child.stdout.take().ok_or_else(|| anyhow!("ulnet serve: no output"))?;

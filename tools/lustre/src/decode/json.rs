@@ -163,7 +163,7 @@ fn rpc(hdr: &Hdr, payload: &[u8], requests: &mut Requests) -> Option<Rpc> {
         op_flags: body.op_flags.to_string(),
         header_flags: msg.header.flags.bits(),
         early: msg.header.cksum != 0,
-        lengths: msg.buffers().iter().map(|buffer| buffer.len()).collect(),
+        lengths: msg.buffers().map(|buffer| buffer.len()).collect(),
         buffers: buffers(&msg, &body, variant).into_iter().map(|line| line.text).collect(),
     })
 }

@@ -21,6 +21,7 @@ use lustre_rt::{Fid, ObjClient, ObjError, ObjectId};
 
 use crate::client::{self, Access};
 use crate::ping::client_uuid;
+use crate::stop::Stop;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -87,6 +88,7 @@ fn with<R>(
 ) -> Result<R> {
     let Access { target, way } = options;
     let (node, rpc) = client::node(target, way)?;
+    let stop = Stop::of(&rpc)?;
     let obj = ObjClient::new(&rpc, &target.name, &client_uuid(), target.nids.clone())?;
     let obj = obj.with_limit(Duration::from_secs(way.timeout));
     let result = f(&obj).map_err(|e| match e.downcast::<ObjError>() {
@@ -100,7 +102,7 @@ fn with<R>(
     };
     obj.disconnect()?;
     node.stop(Duration::from_secs(1)).blocking();
-    result
+    result.map_err(|e| stop.explain(e))
 }
 
 /// How errors name an object.

@@ -30,7 +30,7 @@ pub(crate) struct Options {
     /// File; - reads standard input
     file: String,
     /// Write from here on, and leave the rest as it is; without it the object ends with the file
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..1 << 63))]
     offset: Option<u64>,
 }
 

@@ -13,6 +13,7 @@ use lustre_rt::{
 
 use crate::client::{self, Target, Way, target};
 use crate::ping::client_uuid;
+use crate::stop::Stop;
 
 /// Where a file lies.
 #[derive(Clone, Debug, Args)]
@@ -141,6 +142,7 @@ pub(super) fn with<R>(
     let several = u32::try_from(targets.len())?;
     let raid = Raid0::new(*stripe_size, stripe.unwrap_or(several))?;
     let (node, rpc) = client::node(first, way)?;
+    let stop = Stop::of(&rpc)?;
     let limit = Duration::from_secs(way.timeout);
     let connect = |(n, target): (usize, &Target)| -> Result<Client> {
         let uuid = format!("{}-{n}", client_uuid());
@@ -169,7 +171,7 @@ pub(super) fn with<R>(
         }
     }
     node.stop(Duration::from_secs(1)).blocking();
-    result
+    result.map_err(|e| stop.explain(e))
 }
 
 impl StripedFile<'_> {

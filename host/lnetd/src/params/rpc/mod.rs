@@ -39,8 +39,10 @@ enum ImportParam {
     Timeouts,
 }
 
-/// A target as a directory of parameters: kernel nodes name it by its kind and its name.
+/// A target as a directory of parameters: kernel nodes name it by its kind, `obdfilter` for objects, and its
+/// name.
 fn target_dir(kind: &str, target: &str) -> String {
+    let kind = if kind == "ost" { "obdfilter" } else { kind };
     format!("{kind}.{}", target.trim_end_matches("_UUID"))
 }
 

@@ -3,7 +3,7 @@
 
 use lnet_admin::{AdminError, ParamInfo};
 use lnet_types::Errno;
-use lustre_rt::NamespaceRow;
+use lustre_rt::{CONTENDED_LOCKS, NamespaceRow};
 
 use crate::control::Control;
 
@@ -11,7 +11,7 @@ use crate::control::Control;
 pub(super) const DIR: &str = "ldlm.namespaces.";
 
 /// The parameters of a namespace, with their texts.
-fn rows(row: &NamespaceRow, kind: &str) -> [(String, String); 6] {
+fn rows(row: &NamespaceRow, kind: &str) -> [(String, String); 7] {
     let dir = match kind {
         "ost" => format!("{DIR}filter-{}", row.target),
         "mgs" => format!("{DIR}{}", row.target),
@@ -20,6 +20,7 @@ fn rows(row: &NamespaceRow, kind: &str) -> [(String, String); 6] {
     let (volume, limit) = row.volume;
     let timeouts = row.stats.expired + row.stats.failed;
     [
+        ("contended_locks", CONTENDED_LOCKS.to_string()),
         ("lock_count", row.space.locks.to_string()),
         ("lock_timeouts", timeouts.to_string()),
         ("pool.granted", (row.space.locks - row.space.waiting).to_string()),

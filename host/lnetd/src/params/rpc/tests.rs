@@ -301,9 +301,14 @@ mod of_a_daemon {
                 assert_eq!(served.get(&name).unwrap(), "0\n", "{name}");
                 assert_eq!(served.set(&name, "1"), Err(Errno::EACCES));
             }
+            let contended = served.get(&format!("ldlm.namespaces.{dir}.contended_locks"));
+            assert_eq!(contended.unwrap(), "16\n");
             let volume = served.get(&format!("ldlm.namespaces.{dir}.pool.server_lock_volume"));
             assert!(volume.unwrap().trim().parse::<u64>().unwrap() > 0);
         }
+        // Scripts find object targets by the name that kernel nodes have for them.
+        assert_eq!(served.get("obdfilter.t-ost.num_exports").unwrap(), "0\n");
+        assert_eq!(served.get("lock.t-lock.num_exports").unwrap(), "0\n");
         // One without locks has none.
         assert_eq!(served.get("ldlm.namespaces.kv-kv-1.lock_count"), Err(Errno::ENOENT));
         served.0.answer(Request::LnetUnconfigure).unwrap();

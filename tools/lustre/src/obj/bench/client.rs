@@ -7,6 +7,7 @@ use lnet_types::Prng;
 use lustre_rt::{LockWaits, Object, Objects};
 
 use super::history::{NEVER, Op};
+use crate::stop::Stop;
 
 /// Blocks of each object.
 pub(super) const BLOCKS: u32 = 8;
@@ -118,14 +119,14 @@ impl Client {
         *from = account.ops.len();
     }
 
-    /// Works until the time comes, then closes all objects.
-    pub(super) fn run(&self, until: Duration) -> Account {
+    /// Works until the time comes or the user wants the end, then closes all objects.
+    pub(super) fn run(&self, until: Duration, stop: &Stop) -> Account {
         let mut account = Account::default();
         let mut prng = Prng::new(u64::from(self.n) + 1);
         let mut from = vec![0; self.objects.len()];
         let blocks = self.objects.len() as u64 * u64::from(BLOCKS);
         let mut turn = 0;
-        while self.since.elapsed() < until {
+        while self.since.elapsed() < until && !stop.is_wanted() {
             turn += 1;
             // Below the number of blocks.
             let block = prng.below(blocks) as u32;

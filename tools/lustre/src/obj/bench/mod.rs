@@ -21,6 +21,7 @@ use serde_json::json;
 
 use crate::client::{Way, node};
 use crate::ping::client_uuid;
+use crate::stop::Stop;
 
 use client::{Account, BLOCKS, Client};
 use conflicts::Watch;
@@ -83,14 +84,16 @@ struct Outcome {
     evicted: usize,
     callbacks: Callbacks,
     took: Duration,
+    /// The user has ended it before its time.
+    interrupted: bool,
 }
 
 /// Holds messages of a node back, in both directions, for so long.
-fn quiesce(node: &NodeHandle, span: Duration) -> Result<()> {
+fn quiesce(node: &NodeHandle, span: Duration, stop: &Stop) -> Result<()> {
     let rule =
         DelayRule { traffic: Traffic::ALL, when: When::ALWAYS, latency: HELD_MAX, times: None };
     node.call(move |stack, now| stack.node_mut().add_delay_rule(now, rule)).blocking()??;
-    thread::sleep(span);
+    stop.sleep_until(Instant::now() + span);
     let free = |stack: &mut lnet_rt::Stack, now| {
         stack.node_mut().del_delay_rules(now, NidMatch::Any, NidMatch::Any)
     };
@@ -120,6 +123,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if *lost + *stale + torn > 0 || *conflicts > 0 {
         bail!("{lost} lost, {stale} stale, {torn} torn, {conflicts} conflicting grants");
     }
+    if outcome.interrupted {
+        bail!("interrupted");
+    }
     // An eviction costs operations; without one they succeed.
     if sum.failed > 0 && *evicted == 0 {
         bail!("{} operations failed, the first: {}", sum.failed, sum.first_failure);
@@ -141,6 +147,7 @@ fn play(options: &Options, length: Duration) -> Result<Outcome> {
     let targets = servers.targets()?;
     let first = targets.first().ok_or_else(|| anyhow!("no target"))?;
     let (node, rpc) = node(first, way)?;
+    let stop = Stop::listen(|| ())?;
     let limit = Duration::from_secs(way.timeout);
     let connect = |client: u32| -> Result<Vec<Objects>> {
         let uuid = client_uuid();
@@ -179,17 +186,20 @@ fn play(options: &Options, length: Duration) -> Result<Outcome> {
     let mut threads = Vec::new();
     for worker in workers {
         let named = thread::Builder::new().name(format!("client-{}", worker.n));
-        threads.push(named.spawn(move || worker.run(length))?);
+        let stop = stop.clone();
+        threads.push(named.spawn(move || worker.run(length, &stop))?);
     }
-    let sleep_until =
-        |share: u32| thread::sleep((length * share / 4).saturating_sub(since.elapsed()));
-    if kill.is_some() {
-        sleep_until(1);
+    let quarters = |n: u32| {
+        stop.sleep_until(since + length * n / 4);
+        !stop.is_wanted()
+    };
+    if kill.is_some() && quarters(1) {
         servers.kill()?;
     }
-    if let Some(span) = options.quiesce {
-        sleep_until(2);
-        quiesce(&node, Duration::from_secs(span.into()))?;
+    if let Some(span) = options.quiesce
+        && quarters(2)
+    {
+        quiesce(&node, Duration::from_secs(span.into()), &stop)?;
     }
     let (mut sum, mut evicted) = (Account::default(), BTreeSet::new());
     for (n, thread) in (0..).zip(threads) {
@@ -215,7 +225,16 @@ fn play(options: &Options, length: Duration) -> Result<Outcome> {
     leave(all.into_iter().flatten().chain(reader))?;
     node.stop(Duration::from_secs(1)).blocking();
     servers.stop()?;
-    Ok(Outcome { sum, lost, stale, conflicts, evicted: evicted.len(), callbacks, took })
+    Ok(Outcome {
+        sum,
+        lost,
+        stale,
+        conflicts,
+        evicted: evicted.len(),
+        callbacks,
+        took,
+        interrupted: stop.is_wanted(),
+    })
 }
 
 /// A number in groups of three digits.
@@ -238,7 +257,7 @@ fn short(span: Duration) -> String {
 }
 
 fn print(options: &Options, outcome: &Outcome) {
-    let Outcome { sum, lost, stale, conflicts, evicted, callbacks, took } = outcome;
+    let Outcome { sum, lost, stale, conflicts, evicted, callbacks, took, .. } = outcome;
     let Account { writes, reads, whole, failed, waits, retries, .. } = sum;
     let (p99, longest) = (waits.quantile(990), waits.longest());
     if options.way.json {
