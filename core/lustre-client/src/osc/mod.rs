@@ -44,7 +44,7 @@ use ptlrpc::{CallId, Event, ImportId, ImportState, Rpc};
 
 use buffers::Buffers;
 use data::{DataId, Io};
-use grant::Grant;
+use grant::{GRANT_FIRST, Grant};
 use locks::{HeldLock, Key, Object};
 use op::Op;
 use quota::Quota;
@@ -240,7 +240,7 @@ pub struct Osc {
     grant: Grant,
     quota: Quota,
     uncommitted: Uncommitted,
-    announced: u64,
+    announced: u32,
     buffers: Buffers,
     dirty_bytes: u64,
     /// How often the target has dropped this client.
@@ -272,6 +272,7 @@ pub fn wanted() -> ConnectData {
             | ConnectFlags::FLAGS2,
         flags2: ConnectFlags2::REP_MBITS,
         brw_size: OscConfig::default().brw_size,
+        grant: GRANT_FIRST,
         // Its own blocks, that is pages; the target answers with those of its storage (P-21).
         grant_blkbits: 12,
         cksum_types: ChecksumKinds::CRC32 | ChecksumKinds::ADLER | ChecksumKinds::CRC32C,
@@ -298,7 +299,7 @@ impl Osc {
             grant: Grant::default(),
             quota: Quota::default(),
             uncommitted: Uncommitted::default(),
-            announced: 0,
+            announced: GRANT_FIRST,
             buffers: Buffers::default(),
             dirty_bytes: 0,
             generation: 0,
@@ -358,6 +359,19 @@ impl Osc {
                 self.grant.clear();
                 Some(event)
             }
+            Event::Import { import, state: ImportState::Full } if import == self.import => {
+                let terms = cx.rpc.terms(import).unwrap_or_default();
+                let promised = terms.flags.contains(ConnectFlags::GRANT).then_some(terms.grant);
+                self.grant.begin(promised.unwrap_or(0).into());
+                self.work(cx);
+                Some(event)
+            }
+            Event::Import { import, state: ImportState::Idle } if import == self.import => {
+                // Without a connection there are no promises.
+                self.grant.clear();
+                self.work(cx);
+                Some(event)
+            }
             Event::Import { import, state: ImportState::Closed } if import == self.import => {
                 self.free_kept();
                 Some(event)
@@ -379,10 +393,10 @@ impl Osc {
     fn work(&mut self, cx: &mut Cx<'_, '_, '_>) {
         self.admit(cx);
         self.launch(cx);
-        let total = self.grant.total();
-        if total != self.announced {
-            self.announced = total;
-            cx.rpc.announce_grant(self.import, u32::try_from(total).unwrap_or(u32::MAX));
+        let announced = self.grant.announced();
+        if announced != self.announced {
+            self.announced = announced;
+            cx.rpc.announce_grant(self.import, announced);
         }
     }
 

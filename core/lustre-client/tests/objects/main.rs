@@ -24,7 +24,7 @@ use lustre_client::osc::{Cx, OpId, Osc, OscConfig, OscError, OscEvent, wanted};
 use lustre_target::ost::wire;
 use lustre_target::{Commit, MemoryStore, Ost, OstLimits, Targets, start};
 use lustre_wire::fid::{Fid, ObjectId};
-use lustre_wire::{ImportKind, Opcode, Portal};
+use lustre_wire::{ConnectData, ImportKind, Opcode, Portal};
 use ptlrpc::world::World;
 use ptlrpc::{
     Call, CallError, CallId, Config, Event, EvictReason, ImportConfig, ImportId, Lose, Part, Past,
@@ -192,13 +192,15 @@ struct Setting {
     slots: usize,
     hears: bool,
     commit: Commit,
+    /// Bytes that the target promises a client when it connects.
+    grant: u32,
     osc: OscConfig,
 }
 
 impl Default for Setting {
     fn default() -> Self {
         let (commit, osc) = (Commit::AtOnce, OscConfig::default());
-        Self { bytes: 1 << 30, slots: 64, hears: true, commit, osc }
+        Self { bytes: 1 << 30, slots: 64, hears: true, commit, grant: 0, osc }
     }
 }
 
@@ -478,7 +480,8 @@ fn serve(world: &mut World, seed: u64, mut store: MemoryStore, setting: Setting)
             rpc.serve(service).unwrap();
         }
         let (uuid, past) = (TARGET.to_owned(), Past::default());
-        let config = TargetConfig { uuid, offer: kind.offer(), replayable: true, past };
+        let offer = ConnectData { grant: setting.grant, ..kind.offer() };
+        let config = TargetConfig { uuid, offer, replayable: true, past };
         server.targets.add(config, kind, Box::new(store), began, rpc).unwrap();
         server.drain(below);
     });
