@@ -24,6 +24,7 @@ mod memory;
 mod mgs;
 pub mod ost;
 mod records;
+mod sabotage;
 mod site;
 pub mod store;
 mod targets;
@@ -37,6 +38,8 @@ pub use memory::{Commit, MemoryStore};
 pub use mgs::{MGS_UUID, Mgs};
 pub use ost::{Ost, OstLimits};
 pub use records::{Origin, Start, start};
+#[cfg(feature = "sabotage")]
+pub use sabotage::Sabotage;
 pub use site::{MDTS_MAX, OSTS_MAX, Part, Site, SiteError, SiteTarget};
 pub use store::{DataId, Store, StoreError, StoreFact, StoreOrder};
 pub use targets::{Beginning, CallbackFact, Kind, Targets, Trouble};

@@ -218,7 +218,8 @@ pub enum Event {
         /// lost, as an evicted client repeats nothing.
         lost: u32,
     },
-    /// A call with [`Call::keep`](crate::Call::keep) was repeated to a server that had lost its effect
+    /// A call with [`Call::keep`](crate::Call::keep), or a write with
+    /// [`Call::retains_bulk`](crate::Call::retains_bulk), was repeated to a server that had lost its effect
     /// (P-70). What the program [amends](crate::Rpc::amend) or [forgets](crate::Rpc::forget) before
     /// it returns to the host counts for the replay that follows.
     Replayed {
@@ -228,6 +229,17 @@ pub enum Event {
         call: CallId,
         /// The answer of this time: it names what the first answer named by another number.
         result: Result<Reply, CallError>,
+    },
+    /// A write with [`Call::retains_bulk`](crate::Call::retains_bulk) that was answered and not committed is
+    /// repeated no more. Its memory is the program's again. It does not come when its import is closed, or
+    /// after [`Rpc::forget`](crate::Rpc::forget).
+    Unretained {
+        /// The import.
+        import: ImportId,
+        /// The call.
+        call: CallId,
+        /// It is committed; otherwise an eviction has made it void.
+        committed: bool,
     },
     /// Locks are to be replayed now, each by [`Rpc::replay_lock`](crate::Rpc::replay_lock); recovery
     /// waits for [`Rpc::locks_replayed`](crate::Rpc::locks_replayed). It comes once more if the

@@ -398,6 +398,13 @@ impl<'b> Rpc<'_, 'b> {
         self.ptlrpc.client.forget(import, call)
     }
 
+    /// Whether a call that has ended with an answer would be repeated to a server that has lost its effect.
+    /// The memory of a write is the program's again if it would not
+    /// ([`Call::retains_bulk`]).
+    pub fn retains(&self, import: ImportId, call: CallId) -> bool {
+        self.ptlrpc.client.retains(import, call)
+    }
+
     /// Puts other buffers into a call, for its next sending or its replay: what it names has another
     /// number now (P-70). `false`: the call is neither under way nor repeated any more, or the
     /// buffers can't be packed.

@@ -183,6 +183,8 @@ pub enum RpcOperation {
     Close,
     /// Writes to an object.
     Write,
+    /// What metadata targets ask each other.
+    Across,
 }
 
 /// Messages of requests that get lost.
@@ -197,7 +199,7 @@ pub struct RpcLoss {
 }
 
 /// The operations by their words.
-pub(crate) const OPERATIONS: [(&str, RpcOperation); 18] = [
+pub(crate) const OPERATIONS: [(&str, RpcOperation); 19] = [
     ("append", RpcOperation::Append),
     ("read", RpcOperation::Read),
     ("put", RpcOperation::Put),
@@ -216,6 +218,7 @@ pub(crate) const OPERATIONS: [(&str, RpcOperation); 18] = [
     ("reint", RpcOperation::Reint),
     ("close", RpcOperation::Close),
     ("write", RpcOperation::Write),
+    ("across", RpcOperation::Across),
 ];
 
 /// The parts of a request by their words.

@@ -45,7 +45,7 @@ pub fn config(access: Access) -> VisitConfig {
         client: "visitor".to_owned(),
         who: Identity { umask: 0o22, ..Identity::default() },
         access,
-        seed: 7,
+        seed: 8,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
-    Changes, Create, DirWish, FileKind, OpenHow, SetXattr, VisitError, Visitor, Wire,
+    Changes, Create, DirWish, FileKind, OpenHow, SetXattr, Statfs, VisitError, Visitor, Wire,
 };
 use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{Disposition, Intent, LockReply};
@@ -234,18 +234,23 @@ fn asks_for_default(buffers: &[Vec<u8>]) -> bool {
     asked.is_some_and(|asked| asked.valid.contains(Valid::DEFAULT_MEA))
 }
 
-/// A directory is made in `/f10` where these are the defaults of `/f10` and of the root: the targets that
-/// are asked to make it, and the layouts that they are asked for.
-fn made_by_default(defaults: &[Option<DirDefault>]) -> (Vec<u32>, Vec<Vec<u8>>) {
-    let archive = archive();
-    let wire = defaults.iter().fold(Noted::new(&archive), |wire, default| {
+/// The next requests for default layouts get these.
+fn with_defaults<'a>(wire: Noted<'a>, defaults: &[Option<DirDefault>]) -> Noted<'a> {
+    defaults.iter().fold(wire, |wire, default| {
         let said = default.map_or(Valid::ID, |_| Valid::ID | Valid::DEFAULT_MEA);
         let body = MdtBody { fid1: DIR, valid: said, ..MdtBody::default() };
         let layout = default.map(|default| default.to_bytes(LITTLE)).unwrap_or_default();
         let buffers = vec![body.to_bytes(LITTLE), layout];
         let answer = Answer { buffers, ..Answer::default() };
         wire.answering_if(Opcode::MDS_GETATTR, asks_for_default, answer)
-    });
+    })
+}
+
+/// A directory is made in `/f10` where these are the defaults of `/f10` and of the root: the targets that
+/// are asked to make it, and the layouts that they are asked for.
+fn made_by_default(defaults: &[Option<DirDefault>]) -> (Vec<u32>, Vec<Vec<u8>>) {
+    let archive = archive();
+    let wire = with_defaults(Noted::new(&archive), defaults);
     let visitor = begin(&wire);
     let dir = node(&visitor, "/f10");
     run(visitor.make_dir(&dir, b"dd", 0o777, b"")).unwrap();
@@ -270,15 +275,46 @@ fn c125_the_default_of_the_parent_or_else_of_the_root_names_the_target() {
 #[test]
 fn c125_without_a_default_that_counts_a_directory_is_made_by_the_target_of_its_parent() {
     let there = (vec![0], vec![Vec::new()]);
-    let any = default(u32::MAX);
     assert_eq!(made_by_default(&[None, None]), there);
-    // Any target, as round robin of the root is.
-    assert_eq!(made_by_default(&[Some(any)]), there);
-    assert_eq!(made_by_default(&[None, Some(DirDefault { inherit_rr: 3, ..any })]), there);
+    // Spread over any targets: the server's to place.
+    let spread = DirDefault { stripe_count: 2, ..default(u32::MAX) };
+    assert_eq!(made_by_default(&[Some(spread)]), there);
     // Of the root for what is in the root alone.
     assert_eq!(made_by_default(&[None, Some(DirDefault { inherit: 1, ..default(1) })]), there);
     // A target of which the configuration knows nothing.
     assert_eq!(made_by_default(&[Some(default(7))]), there);
+}
+
+/// The targets that make so many directories in `/f10`, whose default leaves the target open. Targets are asked
+/// for their room once.
+fn made_by_room(default: DirDefault, count: usize) -> Vec<u32> {
+    let archive = archive();
+    let wire = with_defaults(Noted::new(&archive), &vec![Some(default); count]);
+    let space = Statfs { bavail: 1 << 20, bsize: 4096, ffree: 1 << 20, ..Statfs::default() };
+    let answer = Answer { buffers: vec![space.to_bytes(LITTLE)], ..Answer::default() };
+    let wire = wire.answering(Opcode::MDS_STATFS, answer.clone());
+    let wire = wire.answering(Opcode::MDS_STATFS, answer);
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    for _ in 0..count {
+        run(visitor.make_dir(&dir, b"dd", 0o777, b"")).unwrap();
+    }
+    assert_eq!(wire.targets(&[Opcode::MDS_STATFS]), [0, 1], "each is asked for its room");
+    for made in wire.made(REINT) {
+        // As in frame 436: the FID says where it is.
+        let record = CreateRecord::parse(LITTLE, &made.buffers[0]).unwrap();
+        assert_eq!((record.head.fid1, record.flags_high, record.bias), (DIR, 0x40, 0));
+        assert_eq!(made.buffers[3], b"");
+    }
+    wire.targets(REINT)
+}
+
+#[test]
+fn c125_a_default_that_leaves_the_target_open_spreads_directories_over_all() {
+    let any = default(u32::MAX);
+    for default in [any, DirDefault { inherit_rr: 3, ..any }] {
+        assert_eq!(made_by_room(default, 4), [0, 1, 0, 1]);
+    }
 }
 
 #[test]
@@ -330,7 +366,7 @@ fn c163_a_name_in_a_directory_that_was_spread_meanwhile_is_made_in_its_stripe() 
     let wire = wire.answering_if(Opcode::MDS_GETATTR, asks_for_dir, spread());
     let made = MdtBody { mode: 0o040_755, ..MdtBody::default() };
     let made = Answer { buffers: vec![made.to_bytes(LITTLE)], ..Answer::default() };
-    let wire = wire.answering(REINT[0], made);
+    let wire = with_defaults(wire.answering(REINT[0], made), &[None; 3]);
     let visitor = begin(&wire);
     let dir = node(&visitor, "/f10");
     // The sum of the characters is odd: the second stripe, on the second target.

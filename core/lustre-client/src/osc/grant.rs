@@ -5,6 +5,8 @@ use lustre_wire::connect::{ConnectData, ConnectFlags};
 
 /// Bytes in which space is counted by servers that do not say how (L-95).
 const BLOCK: u64 = 4096;
+/// Bytes that a client would like to hold when it connects: two of the largest requests.
+pub(super) const GRANT_FIRST: u32 = 8 << 20;
 
 /// How a target counts space: in whole blocks, and for each extent something more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,8 @@ pub(super) struct Grant {
     free: u64,
     /// For which there is dirty data, or data on its way.
     reserved: u64,
+    /// A connection has begun the account.
+    begun: bool,
 }
 
 impl Grant {
@@ -89,6 +93,22 @@ impl Grant {
     /// The target promises more.
     pub(super) fn add(&mut self, len: u64) {
         self.free = self.free.saturating_add(len);
+    }
+
+    /// The target promises so much with a connection (C-229). A client that was connected before has promises
+    /// in its own account (L-96).
+    pub(super) fn begin(&mut self, len: u64) {
+        if !core::mem::replace(&mut self.begun, true) {
+            self.add(len);
+        }
+    }
+
+    /// What the next connect says: all that is held, or what a new client would like to hold.
+    pub(super) fn announced(&self) -> u32 {
+        match self.begun {
+            true => u32::try_from(self.total()).unwrap_or(u32::MAX),
+            false => GRANT_FIRST,
+        }
     }
 
     /// The target has dropped this client, and its promises.
@@ -148,7 +168,13 @@ mod tests {
         assert_eq!(grant.total(), 50);
         let account = grant.account(1 << 40, 10);
         assert_eq!(account, Account { dirty: 10, wanted: u32::MAX, held: 40, used: 10 });
+        grant.begin(70);
+        assert_eq!((grant.total(), grant.announced()), (120, 120));
+        grant.begin(70);
+        assert_eq!(grant.total(), 120, "L-96");
         grant.clear();
-        assert_eq!(grant.total(), 0);
+        assert_eq!(grant.announced(), GRANT_FIRST);
+        grant.begin(70);
+        assert_eq!(grant.total(), 70);
     }
 }

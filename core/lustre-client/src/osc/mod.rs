@@ -5,12 +5,13 @@
 //!                                    └ no promise: written through ─►       Done
 //!  read  ─► lock PR ─► own dirty data there written back ─► READ ─►         Done
 //!  dirty ─► write-back: when called back, too old, too much, waited for ─► WRITE
+//!         ─► answered, not committed: kept for a replay ─► committed ─►  Free
 //! ```
 //!
 //! Locks stay in the cache of `ldlm::client` when an operation is over; when another client wants one,
-//! what is dirty under it is written back first (L-44). Most targets commit a write-back before
-//! they answer it; what is not committed [`Osc::unsettled`] names. If the target
-//! evicts this client, what was dirty is gone: the next fsync and the next close of the object each say
+//! what is dirty under it is written back first (L-44). Data that a target has answered and not
+//! committed are kept, and written again if it restarts; [`Osc::unsettled`] names their objects. If the target
+//! evicts this client, what was dirty or kept is gone: the next fsync and the next close of the object each say
 //! `EIO`, once. Data that was read is not kept.
 //!
 //! `op.rs` has the operations, `locks.rs` what locks mean for data, `data.rs` the data requests with
@@ -43,7 +44,7 @@ use ptlrpc::{CallId, Event, ImportId, ImportState, Rpc};
 
 use buffers::Buffers;
 use data::{DataId, Io};
-use grant::Grant;
+use grant::{GRANT_FIRST, Grant};
 use locks::{HeldLock, Key, Object};
 use op::Op;
 use quota::Quota;
@@ -59,7 +60,8 @@ pub const OPS_MAX: usize = 65_536;
 /// What a client of objects keeps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OscConfig {
-    /// Most dirty bytes; more wait until others are written back.
+    /// Most dirty bytes; more wait until others are written back. As many again may be answered and not
+    /// committed; beyond that the target is to commit before it answers.
     pub dirty_max: u64,
     /// Dirty data is written back when it is so old.
     pub max_age: Duration,
@@ -238,7 +240,7 @@ pub struct Osc {
     grant: Grant,
     quota: Quota,
     uncommitted: Uncommitted,
-    announced: u64,
+    announced: u32,
     buffers: Buffers,
     dirty_bytes: u64,
     /// How often the target has dropped this client.
@@ -270,6 +272,7 @@ pub fn wanted() -> ConnectData {
             | ConnectFlags::FLAGS2,
         flags2: ConnectFlags2::REP_MBITS,
         brw_size: OscConfig::default().brw_size,
+        grant: GRANT_FIRST,
         // Its own blocks, that is pages; the target answers with those of its storage (P-21).
         grant_blkbits: 12,
         cksum_types: ChecksumKinds::CRC32 | ChecksumKinds::ADLER | ChecksumKinds::CRC32C,
@@ -296,7 +299,7 @@ impl Osc {
             grant: Grant::default(),
             quota: Quota::default(),
             uncommitted: Uncommitted::default(),
-            announced: 0,
+            announced: GRANT_FIRST,
             buffers: Buffers::default(),
             dirty_bytes: 0,
             generation: 0,
@@ -344,7 +347,7 @@ impl Osc {
             Event::Ended { call, ref result } => {
                 let Some(calling) = self.calls.remove(&call) else { return Some(event) };
                 match calling {
-                    Calling::Data(id) => self.answered(id, result.as_ref(), cx),
+                    Calling::Data(id) => self.answered(id, call, result.as_ref(), cx),
                     Calling::Op(id) => self.called(id, result.as_ref(), cx),
                 }
                 self.work(cx);
@@ -354,15 +357,33 @@ impl Osc {
                 self.generation += 1;
                 self.stats.evicted += 1;
                 self.grant.clear();
-                self.lose_uncommitted(cx);
                 Some(event)
             }
-            Event::Import {
-                import,
-                state: ImportState::Replay | ImportState::ReplayLocks | ImportState::ReplayWait,
-            } if import == self.import => {
-                self.lose_uncommitted(cx);
+            Event::Import { import, state: ImportState::Full } if import == self.import => {
+                let terms = cx.rpc.terms(import).unwrap_or_default();
+                let promised = terms.flags.contains(ConnectFlags::GRANT).then_some(terms.grant);
+                self.grant.begin(promised.unwrap_or(0).into());
+                self.work(cx);
                 Some(event)
+            }
+            Event::Import { import, state: ImportState::Idle } if import == self.import => {
+                // Without a connection there are no promises.
+                self.grant.clear();
+                self.work(cx);
+                Some(event)
+            }
+            Event::Import { import, state: ImportState::Closed } if import == self.import => {
+                self.free_kept();
+                Some(event)
+            }
+            Event::Replayed { call, ref result, .. } if self.uncommitted.has(call) => {
+                self.replayed(call, result.as_ref());
+                None
+            }
+            Event::Unretained { call, committed, .. } if self.uncommitted.has(call) => {
+                self.unretained(call, committed);
+                self.work(cx);
+                None
             }
             event => Some(event),
         }
@@ -372,10 +393,10 @@ impl Osc {
     fn work(&mut self, cx: &mut Cx<'_, '_, '_>) {
         self.admit(cx);
         self.launch(cx);
-        let total = self.grant.total();
-        if total != self.announced {
-            self.announced = total;
-            cx.rpc.announce_grant(self.import, u32::try_from(total).unwrap_or(u32::MAX));
+        let announced = self.grant.announced();
+        if announced != self.announced {
+            self.announced = announced;
+            cx.rpc.announce_grant(self.import, announced);
         }
     }
 

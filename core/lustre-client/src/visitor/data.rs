@@ -702,6 +702,7 @@ mod tests {
             osts: BTreeMap::new(),
             root: Default::default(),
             places: Places::default(),
+            balance: Default::default(),
             root_default: Default::default(),
             cookies: AtomicU64::new(1),
             said_losses: AtomicU64::new(0),

@@ -68,12 +68,6 @@ fn reaches(default: &DirDefault, depth: Option<u16>) -> bool {
     }
 }
 
-/// The layout that a new directory is asked for because of a default: of one that names a target. One
-/// that leaves it open is the server's to follow.
-fn following(default: &DirDefault) -> Option<(u32, Vec<u8>)> {
-    (default.master != ANY).then(|| (default.master, default.to_bytes(ByteOrder::Little)))
-}
-
 impl<W: Wire> Visitor<W> {
     /// Who makes a directory in another one, of which `parent` has its name, with this layout of a user's
     /// choice.
@@ -91,11 +85,21 @@ impl<W: Wire> Visitor<W> {
             return Ok(Maker { chosen: true, ..Maker::of(mdt) });
         }
         if layout.is_empty()
-            && let Some(default) = self.default_for(dir).await?
-            && let Some((index, layout)) = following(&default)
-            && let Some(mdt) = self.mdts.get(&index)
+            && let Some((default, levels)) = self.default_for(dir).await?
         {
-            return Ok(Maker { by_default: Some(layout), ..Maker::of(mdt) });
+            if default.master != ANY
+                && let Some(mdt) = self.mdts.get(&default.master)
+            {
+                let by_default = Some(default.to_bytes(ByteOrder::Little));
+                return Ok(Maker { by_default, ..Maker::of(mdt) });
+            }
+            // The FID says where it is; recorded clients say no more.
+            if default.master == ANY
+                && let Some(index) = self.balanced(&default, levels).await
+                && let Some(mdt) = self.mdts.get(&index)
+            {
+                return Ok(Maker::of(mdt));
+            }
         }
         Ok(Maker::of(self.mdt_of(parent).await?))
     }
@@ -118,16 +122,19 @@ impl<W: Wire> Visitor<W> {
         self.default_of(dir.fid).await
     }
 
-    /// The default layout that counts in a directory: its own, or that of the root, which is read once
-    /// in a visit.
-    async fn default_for(&self, dir: &Node) -> Result<Option<DirDefault>, VisitError> {
+    /// The default layout that counts in a directory, and how many levels below the directory that has it: its
+    /// own, or that of the root, which is read once in a visit.
+    async fn default_for(
+        &self,
+        dir: &Node,
+    ) -> Result<Option<(DirDefault, Option<u16>)>, VisitError> {
         // One target has them all.
         if self.mdts.len() < 2 {
             return Ok(None);
         }
         let own = self.default_of(dir.fid).await?;
         if own.is_some() || dir.fid == self.root {
-            return Ok(own);
+            return Ok(own.map(|own| (own, Some(0))));
         }
         let of_root = match self.root_default.get() {
             Some(known) => known,
@@ -136,7 +143,8 @@ impl<W: Wire> Visitor<W> {
                 self.root_default.get_or_init(|| found)
             }
         };
-        Ok((*of_root).filter(|default| reaches(default, dir.depth)))
+        let reaching = (*of_root).filter(|default| reaches(default, dir.depth));
+        Ok(reaching.map(|default| (default, dir.depth)))
     }
 
     /// Which targets have a directory, and its names.
@@ -184,12 +192,5 @@ mod tests {
         ] {
             assert_eq!(reaches(&default(inherit), depth), counts, "{inherit} {depth:?}");
         }
-    }
-
-    #[test]
-    fn c125_a_default_without_a_target_is_left_to_the_server() {
-        assert_eq!(following(&DirDefault { master: ANY, ..DirDefault::default() }), None);
-        let (mdt, bytes) = following(&DirDefault { master: 3, ..DirDefault::default() }).unwrap();
-        assert_eq!((mdt, bytes.len()), (3, 48));
     }
 }

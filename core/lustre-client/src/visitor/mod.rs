@@ -9,6 +9,7 @@
 //!  redirect.rs a target that has to make a change in place of the one that was asked
 //!  file.rs     opens and closes (intent.rs); opens.rs: after a crash of a server   wish.rs: new layouts
 //!  dirs.rs     metadata targets that are chosen for new directories   defaults.rs: and those by default
+//!  balance.rs  or by turns and room, where the default leaves it open
 //!  settle.rs   what is not committed when a visit ends, and what evictions have lost
 //!  unwanted.rs locks that came with opens are given back
 //!  data.rs     bytes: stripes.rs and runs.rs (where they are), ost.rs (requests)   attributes.rs: sizes
@@ -23,6 +24,7 @@
 //! the visit ends.
 
 mod attributes;
+mod balance;
 mod cached;
 mod config;
 mod data;
@@ -62,6 +64,7 @@ use lnet_types::Nid;
 use lustre_wire::{ConnectData, Fid, ImportKind};
 use ptlrpc::ImportConfig;
 
+use balance::Balance;
 use fids::Fids;
 use join::both;
 use places::Places;
@@ -152,6 +155,8 @@ pub struct Visitor<W: Wire> {
     osts: BTreeMap<u32, Remote<W::Link>>,
     root: Fid,
     places: Places,
+    /// The room of metadata targets.
+    balance: Balance,
     /// The default layout of directories, of the root.
     root_default: OnceLock<Option<DirDefault>>,
     cookies: AtomicU64,
@@ -211,6 +216,7 @@ impl<W: Wire> Visitor<W> {
         let mut visitor = Self {
             root: Fid::default(),
             places: Places::default(),
+            balance: Balance::new(seed, mdts.keys().copied()),
             root_default: OnceLock::new(),
             cookies: AtomicU64::new(seed | 1),
             said_losses: AtomicU64::new(0),

@@ -142,8 +142,8 @@ impl<W: Wire> Visitor<W> {
     }
 
     /// Makes a directory. `layout` says which metadata target gets it ([`DirWish`](super::DirWish)). If it
-    /// is empty, that is the one that the default layout of the parent or of the root names, or else the one
-    /// that has the parent.
+    /// is empty, that is the one that the default layout of the parent or of the root names or leaves to the
+    /// client, in turn or by room, or else the one that has the parent.
     ///
     /// # Errors
     /// `EEXIST`, a parent that may not be changed, a target that is not there, a layout that is none, no

@@ -197,6 +197,7 @@ mod tests {
             osts: BTreeMap::from([(0, remote(OST))]),
             root: Default::default(),
             places: Places::default(),
+            balance: Default::default(),
             root_default: Default::default(),
             cookies: AtomicU64::new(1),
             said_losses: AtomicU64::new(0),

@@ -1,11 +1,13 @@
 //! Clients with caches and an object target in one world: what they make of each other, in virtual
-//! time. `caches.rs` has what clients see of each other, `losses.rs` what happens when a client hangs,
+//! time. `caches.rs` has what clients see of each other, `commits.rs`
+//! what a target loses that commits after it has answered, `losses.rs` what happens when a client hangs,
 //! dies or is full, `sizes.rs` what a client learns of a size while it writes back, `space.rs` limits and
 //! promises, `storm.rs` everything at once against a model.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
 mod caches;
+mod commits;
 mod losses;
 mod sizes;
 mod space;
@@ -22,7 +24,7 @@ use lustre_client::osc::{Cx, OpId, Osc, OscConfig, OscError, OscEvent, wanted};
 use lustre_target::ost::wire;
 use lustre_target::{Commit, MemoryStore, Ost, OstLimits, Targets, start};
 use lustre_wire::fid::{Fid, ObjectId};
-use lustre_wire::{ImportKind, Opcode, Portal};
+use lustre_wire::{ConnectData, ImportKind, Opcode, Portal};
 use ptlrpc::world::World;
 use ptlrpc::{
     Call, CallError, CallId, Config, Event, EvictReason, ImportConfig, ImportId, Lose, Part, Past,
@@ -189,12 +191,16 @@ struct Setting {
     /// Data requests that are served at a time.
     slots: usize,
     hears: bool,
+    commit: Commit,
+    /// Bytes that the target promises a client when it connects.
+    grant: u32,
     osc: OscConfig,
 }
 
 impl Default for Setting {
     fn default() -> Self {
-        Self { bytes: 1 << 30, slots: 64, hears: true, osc: OscConfig::default() }
+        let (commit, osc) = (Commit::AtOnce, OscConfig::default());
+        Self { bytes: 1 << 30, slots: 64, hears: true, commit, grant: 0, osc }
     }
 }
 
@@ -222,7 +228,7 @@ impl Bench {
 
     fn with(setting: Setting) -> Self {
         let mut world = World::default();
-        let store = MemoryStore::new(Commit::AtOnce, setting.bytes);
+        let store = MemoryStore::new(setting.commit, setting.bytes);
         let server = serve(&mut world, 1, store, setting);
         let config =
             LockConfig { seed: 2, tunables: Tunables::default(), cache: Default::default() };
@@ -474,7 +480,8 @@ fn serve(world: &mut World, seed: u64, mut store: MemoryStore, setting: Setting)
             rpc.serve(service).unwrap();
         }
         let (uuid, past) = (TARGET.to_owned(), Past::default());
-        let config = TargetConfig { uuid, offer: kind.offer(), replayable: true, past };
+        let offer = ConnectData { grant: setting.grant, ..kind.offer() };
+        let config = TargetConfig { uuid, offer, replayable: true, past };
         server.targets.add(config, kind, Box::new(store), began, rpc).unwrap();
         server.drain(below);
     });

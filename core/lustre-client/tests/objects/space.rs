@@ -73,6 +73,20 @@ fn l95_without_promises_data_is_written_through_and_the_lack_of_space_is_said_at
 }
 
 #[test]
+fn c229_first_write_is_cached_where_a_target_promises_space_with_the_connection() {
+    let mut bench = Bench::with(Setting { grant: 4 << 20, bytes: 64 * MIB, ..Setting::default() });
+    let a = bench.client("a");
+    bench.write(a, 1, 0, &pattern(512 * KIB, 1));
+    assert_eq!(bench.dirty(a), 512 * KIB);
+    assert_eq!((bench.fsync(a, 1), bench.dirty(a)), (Ok(0), 0));
+    // A client that was evicted begins anew.
+    bench.evict("a");
+    bench.secs(60);
+    bench.write(a, 1, 0, &pattern(512 * KIB, 2));
+    assert_eq!((bench.dirty(a), bench.fsync(a, 1)), (512 * KIB, Ok(0)));
+}
+
+#[test]
 fn l95_what_is_cached_has_its_space_however_full_the_target_becomes() {
     let mut bench = Bench::with(Setting { bytes: 16 * MIB, ..Setting::default() });
     let (a, b) = (bench.client("a"), bench.client("b"));

@@ -33,6 +33,7 @@ mod guard;
 mod held;
 mod inode;
 mod layouts;
+mod links;
 mod lookup;
 mod objects;
 mod open;
@@ -199,6 +200,14 @@ impl Mdt {
             measuring: false,
             look: None,
         })
+    }
+
+    /// The same, which breaks a rule of changes over two targets.
+    #[cfg(feature = "sabotage")]
+    #[must_use]
+    pub fn sabotaged(mut self, rule: crate::Sabotage) -> Self {
+        self.across.sabotage(rule);
+        self
     }
 
     /// A handle that no open file has.

@@ -16,14 +16,14 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use lnet_types::{Errno, Instant};
-use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+use lustre_wire::Opcode;
 use lustre_wire::fid::{Fid, ObjectId, Valid};
 use lustre_wire::ost::{Obdo, ObdoFlags};
 use lustre_wire::striping::StripeObject;
-use lustre_wire::{ImportKind, Opcode};
-use ptlrpc::{Call, CallError, CallId, ImportConfig, ImportId, ImportState, Reply, Rpc};
+use ptlrpc::{Call, CallError, CallId, ImportId, ImportState, Reply, Rpc};
 
 use super::layouts::COMPONENTS_MAX;
+use super::links;
 use super::sequences;
 use super::tree::{Debt, Tree};
 use crate::ost::wire;
@@ -52,7 +52,6 @@ enum Doing {
 
 #[derive(Debug)]
 struct ObjectTarget {
-    uuid: String,
     import: Option<ImportId>,
     call: Option<(CallId, Doing)>,
     /// Whether it has removed orphans since it was connected.
@@ -95,30 +94,12 @@ fn object(mdt: u32, ost: u32, number: u64) -> Option<ObjectId> {
     Some(ObjectId::of(Fid { seq: sequences::of_objects(mdt, ost), oid, ver: 0 }))
 }
 
-fn wanted() -> ConnectData {
-    ConnectData {
-        flags: ConnectFlags::VERSION
-            | ConnectFlags::INDEX
-            | ConnectFlags::MDS
-            | ConnectFlags::AT
-            | ConnectFlags::FID
-            | ConnectFlags::FULL20
-            | ConnectFlags::LIGHTWEIGHT
-            | ConnectFlags::SKIP_ORPHAN
-            | ConnectFlags::BULK_MBITS
-            | ConnectFlags::FLAGS2,
-        flags2: ConnectFlags2::REP_MBITS,
-        ..ConnectData::default()
-    }
-}
-
 impl Objects {
     /// The object targets of a file system, without connections.
     pub(super) fn of(site: &Site, mdt: u32) -> Self {
         let osts = site.targets().iter().filter(|target| target.part == Part::Ost);
         let targets = osts.map(|target| {
             let one = ObjectTarget {
-                uuid: site.uuid(target),
                 import: None,
                 call: None,
                 settled: false,
@@ -137,18 +118,7 @@ impl Objects {
         self.patient_until = Some(rpc.now() + PATIENCE);
         for target in site.targets().iter().filter(|target| target.part == Part::Ost) {
             let Some(one) = self.targets.get_mut(&target.index) else { continue };
-            let config = ImportConfig {
-                kind: ImportKind::MdtToOst,
-                target: one.uuid.clone(),
-                client: site.mdt_client(self.mdt),
-                nids: target.nodes.iter().flatten().copied().collect(),
-                wanted: ConnectData { index: target.index, ..wanted() },
-            };
-            // Names and NIDs of a description are such as an import takes.
-            one.import = rpc.import(config).ok();
-            if let Some(import) = one.import {
-                rpc.connect(import);
-            }
+            one.import = links::connect(site, self.mdt, target, rpc);
         }
     }
 

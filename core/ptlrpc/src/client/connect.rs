@@ -20,7 +20,7 @@ use super::{Client, ImportState, LogLine, Next, restarted};
 use crate::common::Cx;
 use crate::error::CallError;
 use crate::estimate::{Estimate, estimate_of, wire_secs};
-use crate::event::Reply;
+use crate::event::{Event, Reply};
 use crate::table::ImportId;
 use crate::timers::Timer;
 use crate::tunables::{Reconnect, SWITCH, Tunables};
@@ -367,6 +367,9 @@ impl Client {
         // P-65.11: a server's own connection keeps no state over a restart.
         if change == Change::SameExport && im.handle != body.handle && im.handle != 0 {
             im.retained.clear();
+            for call in im.retained.take_void() {
+                cx.common.events.push_back(Event::Unretained { import, call, committed: false });
+            }
         }
         let another = im.handle != body.handle && im.handle != 0;
         im.handle = body.handle;

@@ -47,6 +47,9 @@ impl Client {
         im.invalid = im.deactivated;
         cx.common.timers.stop(Timer::Import(import));
         let lost = core::mem::take(&mut im.lost).into();
+        for call in im.retained.take_void() {
+            cx.common.events.push_back(Event::Unretained { import, call, committed: false });
+        }
         cx.common.events.push_back(Event::Invalidated { import, lost });
         if self.change(cx, import, Change::Invalidated) {
             self.recover(cx, import);

@@ -243,6 +243,7 @@ impl Client {
             r.delay = call.delay;
             r.in_recovery = call.in_recovery;
             r.keep = call.keep;
+            r.retains_bulk = call.retains_bulk;
             r.ends = call.ends;
             r.error_reply = call.error_reply;
             r.class = class;
@@ -268,6 +269,11 @@ impl Client {
     /// A retained call is not replayed any more.
     pub(crate) fn forget(&mut self, import: ImportId, call: CallId) -> bool {
         self.imports.get_mut(import).is_some_and(|im| im.retained.forget(call))
+    }
+
+    /// Whether a call that has ended would be replayed.
+    pub(crate) fn retains(&self, import: ImportId, call: CallId) -> bool {
+        self.imports.get(import).is_some_and(|im| im.retained.has(call))
     }
 
     /// A call makes an import that is not connected connect (P-81).
@@ -368,6 +374,7 @@ impl Client {
             slot: 0,
             in_recovery: false,
             keep: false,
+            retains_bulk: false,
             ends: None,
             error_reply: false,
             xid: 0,

@@ -88,6 +88,7 @@ impl Client {
         drop(left);
         let (header, mut body) = (kept.header, kept.body);
         let (buffers, portals, reply_len) = (kept.buffers.clone(), kept.portals, kept.reply_len);
+        let bulk = kept.bulk.clone();
         let net = im.net_time(&cx.common.tunables);
         let resend = im.resend_replay;
         let made = self.own_request(cx, import, Purpose::Replay, body.opcode, buffers);
@@ -102,6 +103,9 @@ impl Client {
             r.portals = portals;
             r.reply_len = reply_len;
             r.resent = resend;
+            if let Some((bulk, portal)) = bulk {
+                (r.bulk, r.bulk_portal) = (Some(bulk), portal);
+            }
             im.recovering = Some(id);
         }
         self.progress(cx, id);
@@ -136,6 +140,7 @@ impl Client {
         // The program may have forgotten it meanwhile.
         if let Some(first) = im.retained.at(transno, request.xid) {
             let (call, keep, before) = (first.call, first.keep, first.status);
+            let writes = first.bulk.is_some();
             let status = result.as_ref().map_or_else(|e| e.errno().negative(), |r| r.status);
             if status != before {
                 let line = |im: &Import| LogLine::ReplayDiffers {
@@ -145,13 +150,17 @@ impl Client {
                 };
                 self.log(cx, import, line);
             }
-            if keep {
+            if keep || writes {
                 cx.common.events.push_back(Event::Replayed { import, call, result });
+            }
+            if keep {
                 // The next one goes when the program has seen this, and has amended what it names.
                 cx.common.timers.set(Timer::Import(import), cx.below.now());
                 return;
             }
         }
+        // The memory of a write that is committed now was in use.
+        self.committed(cx, import, 0);
         self.recover(cx, import);
     }
 

@@ -14,7 +14,7 @@ use super::retain::Retained;
 use super::{Client, ImportState, Next};
 use crate::common::Cx;
 use crate::error::CallError;
-use crate::event::Reply;
+use crate::event::{Event, Reply};
 use crate::lose::Part;
 use crate::sabotage::Sabotage;
 use crate::table::{CallId, ImportId};
@@ -229,7 +229,8 @@ impl Client {
         // A copy of a write may be answered from the record of the first one (P-141), whose data the
         // server has: no data move for the copy.
         let writes = r.bulk.as_ref().is_some_and(|bulk| bulk.direction == Direction::Write);
-        if r.bulk_open > 0 && !(writes && r.resent) {
+        let copy = r.resent || r.purpose == Purpose::Replay;
+        if r.bulk_open > 0 && !(writes && copy) {
             // Data and reply take different ways: the data may be last.
             r.phase = Phase::Bulk(reply);
         } else {
@@ -277,10 +278,11 @@ impl Client {
         if body.transno != 0 || body.opcode == Opcode::LDLM_ENQUEUE {
             im.no_cached_data = false;
         }
-        // Bulk memory is the program's again when a call has ended: what stood in it can't be repeated.
-        let retain = im.replayable
+        // Bulk memory is the program's again when a call has ended, if it does not say otherwise.
+        // Where nothing is repeated, the eviction after a restart says that such a write is void.
+        let retain = (im.replayable || r.retains_bulk)
             && !cx.common.breaks(Sabotage::NotRetained)
-            && r.bulk.is_none()
+            && (r.bulk.is_none() || r.retains_bulk)
             && body.transno != 0
             && (body.transno > body.last_committed || r.keep)
             && r.purpose == Purpose::Call;
@@ -298,6 +300,7 @@ impl Client {
                 buffers: core::mem::take(&mut r.buffers),
                 portals: r.portals,
                 reply_len: r.reply_len,
+                bulk: r.bulk.clone().map(|bulk| (bulk, r.bulk_portal)),
                 status: body.status,
                 keep: r.keep,
                 ends: r.ends,
@@ -320,10 +323,14 @@ impl Client {
     }
 
     /// Forgets what is committed, unless the program keeps it.
-    fn committed(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, last: u64) {
+    pub(super) fn committed(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, last: u64) {
         let Some(im) = self.imports.get_mut(import) else { return };
         im.committed = im.committed.max(last);
-        im.retained.commit(im.committed);
+        let replay = im.recovering.and_then(|id| self.calls.get(id));
+        let busy = replay.map(|r| (r.body.transno, r.xid));
+        for call in im.retained.commit(im.committed, busy) {
+            cx.common.events.push_back(Event::Unretained { import, call, committed: true });
+        }
         self.ping_soon(cx, import);
     }
 

@@ -30,7 +30,8 @@ pub enum Direction {
     Write,
 }
 
-/// Bulk data of a call. The memory is the request layer's until the call has ended.
+/// Bulk data of a call. The memory is the request layer's until the call has ended, or longer, if that is
+/// what the call says ([`Call::retains_bulk`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bulk {
     /// Which way.
@@ -70,6 +71,10 @@ pub struct Call {
     /// committed (P-74, P-75). The answer to each repetition is
     /// [`Event::Replayed`].
     pub keep: bool,
+    /// Of a write: its memory stays as it is after an answer that leaves it uncommitted, so that it can be
+    /// repeated to a server that has lost it (P-74). [`Event::Unretained`] gives the memory back. Without
+    /// it a write is not repeated.
+    pub retains_bulk: bool,
     /// The call with [`keep`](Call::keep) whose effect this one ends, as a close ends an open.
     pub ends: Option<CallId>,
     /// An error of the operation ends it with the reply instead of [`CallError::Refused`]:
@@ -94,6 +99,7 @@ impl Call {
             modifies,
             in_recovery: false,
             keep: false,
+            retains_bulk: false,
             ends: None,
             error_reply: false,
         }
@@ -166,6 +172,7 @@ pub(crate) struct Request {
     pub(crate) slot: u16,
     pub(crate) in_recovery: bool,
     pub(crate) keep: bool,
+    pub(crate) retains_bulk: bool,
     pub(crate) ends: Option<CallId>,
     pub(crate) error_reply: bool,
     pub(crate) xid: u64,

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use lustre_wire::{Body, Header};
 
+use super::request::Bulk;
 use crate::table::CallId;
 
 /// Transaction and xid: the order of replay.
-type Place = (u64, u64);
+pub(crate) type Place = (u64, u64);
 
 /// One of them.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Retained {
     pub(crate) buffers: Vec<Vec<u8>>,
     pub(crate) portals: (u32, u32),
     pub(crate) reply_len: u32,
+    /// What it writes, and the portal for that.
+    pub(crate) bulk: Option<(Bulk, u32)>,
     /// The first answer.
     pub(crate) status: i32,
     /// Repeated although it is committed, until the program forgets it.
@@ -37,6 +40,8 @@ struct Kept {
     /// In boxes: the first one leaves at each commit, and those behind it move up.
     uncommitted: BTreeMap<Place, Box<Retained>>,
     places: BTreeMap<CallId, Place>,
+    /// Writes that are void, whose programs have not heard that their memory is free.
+    void: Vec<CallId>,
 }
 
 /// All of one import; nothing for one without any, as idle ones are many.
@@ -73,21 +78,30 @@ impl Retention {
         }
     }
 
-    /// Everything up to this transaction is committed (P-75).
-    pub(crate) fn commit(&mut self, last: u64) {
-        let Some(kept) = &mut self.0 else { return };
+    /// Everything up to this transaction is committed (P-75), but for the one at `busy`, whose replay is
+    /// under way. Returns the writes whose memory is free.
+    pub(crate) fn commit(&mut self, last: u64, busy: Option<Place>) -> Vec<CallId> {
+        let (mut free, mut later) = (Vec::new(), None);
+        let Some(kept) = &mut self.0 else { return free };
         while let Some(first) = kept.uncommitted.first_entry().filter(|r| r.key().0 <= last) {
             let (place, retained) = first.remove_entry();
+            if busy == Some(place) {
+                later = Some((place, retained));
+                continue;
+            }
             if retained.keep {
                 kept.committed.insert(place, retained);
                 continue;
             }
             kept.places.remove(&retained.call);
+            free.extend(retained.bulk.is_some().then_some(retained.call));
             if let Some(ended) = retained.ends {
                 kept.forget(ended);
             }
         }
+        kept.uncommitted.extend(later);
         self.tidy();
+        free
     }
 
     /// A request is repeated no more. `false`: it was not kept.
@@ -98,7 +112,7 @@ impl Retention {
     }
 
     fn tidy(&mut self) {
-        if self.0.as_ref().is_some_and(|kept| kept.places.is_empty()) {
+        if self.0.as_ref().is_some_and(|kept| kept.places.is_empty() && kept.void.is_empty()) {
             self.0 = None;
         }
     }
@@ -137,8 +151,28 @@ impl Retention {
         self.after(0).next().map_or(0, |(_, retained)| retained.body.transno)
     }
 
+    /// Whether a call is kept, or void without the word that its memory is free.
+    pub(crate) fn has(&self, call: CallId) -> bool {
+        let has = |kept: &Kept| kept.places.contains_key(&call) || kept.void.contains(&call);
+        self.0.as_ref().is_some_and(|kept| has(kept))
+    }
+
+    /// None is repeated any more. The memory of writes is free with [`Retention::take_void`].
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        let Some(kept) = self.0.take() else { return };
+        let Kept { committed, uncommitted, mut void, .. } = *kept;
+        let all = committed.into_values().chain(uncommitted.into_values());
+        void.extend(all.filter(|retained| retained.bulk.is_some()).map(|retained| retained.call));
+        if !void.is_empty() {
+            self.0 = Some(Box::new(Kept { void, ..Kept::default() }));
+        }
+    }
+
+    /// The writes that were cleared: nothing uses their memory now.
+    pub(crate) fn take_void(&mut self) -> Vec<CallId> {
+        let void = self.0.as_mut().map(|kept| core::mem::take(&mut kept.void));
+        self.tidy();
+        void.unwrap_or_default()
     }
 }
 
@@ -151,6 +185,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use super::super::request::Direction;
     use super::*;
 
     fn kept(call: u64, transno: u64, keep: bool, ends: Option<u64>) -> Retained {
@@ -161,6 +196,7 @@ mod tests {
             buffers: Vec::new(),
             portals: (12, 10),
             reply_len: 0,
+            bulk: None,
             status: 0,
             keep,
             ends: ends.map(CallId::from),
@@ -177,11 +213,11 @@ mod tests {
         retention.insert(128, kept(1, 10, true, None));
         retention.insert(256, kept(2, 11, false, None));
         retention.insert(384, kept(3, 12, false, None));
-        retention.commit(11);
+        retention.commit(11, None);
         assert_eq!(order(&retention), [1, 3]);
         assert!(retention.awaits_commit());
         assert_eq!(retention.uncommitted(), 1);
-        retention.commit(12);
+        retention.commit(12, None);
         assert_eq!(order(&retention), [1]);
         assert!(!retention.awaits_commit());
         assert_eq!((retention.first_transno(), retention.len()), (10, 1));
@@ -194,11 +230,11 @@ mod tests {
     fn p75_what_ends_an_effect_lets_it_go_with_its_own_commit() {
         let mut retention = Retention::default();
         retention.insert(128, kept(1, 10, true, None));
-        retention.commit(10);
+        retention.commit(10, None);
         retention.insert(256, kept(2, 11, false, Some(1)));
-        retention.commit(10);
+        retention.commit(10, None);
         assert_eq!(order(&retention), [1, 2], "the end may be lost: both are repeated");
-        retention.commit(11);
+        retention.commit(11, None);
         assert!(retention.is_empty());
     }
 
@@ -210,5 +246,29 @@ mod tests {
         assert_eq!(order(&retention), [1, 3]);
         retention.insert(128, kept(4, 10, false, None));
         assert_eq!((order(&retention), retention.len()), (vec![4, 3], 2));
+    }
+
+    #[test]
+    fn p74_memory_of_a_write_is_free_with_its_commit_or_when_it_is_void() {
+        let write = |call, transno| {
+            let memory = lnet_types::IoVec::new();
+            let bulk = Bulk { direction: Direction::Write, memory };
+            Retained { bulk: Some((bulk, 8)), ..kept(call, transno, false, None) }
+        };
+        let mut retention = Retention::default();
+        for (call, transno) in [(1, 10), (2, 11), (3, 12)] {
+            retention.insert(128 * call, write(call, transno));
+        }
+        retention.insert(512, kept(4, 13, false, None));
+        assert_eq!(retention.commit(9, None), []);
+        // The replay of the second one is under way: its memory is in use.
+        assert_eq!(retention.commit(11, Some((11, 256))), [CallId::from(1)]);
+        assert_eq!(order(&retention), [2, 3, 4]);
+        assert_eq!(retention.commit(11, None), [CallId::from(2)]);
+        retention.clear();
+        assert_eq!((order(&retention), retention.len()), (vec![], 0));
+        assert!(retention.has(CallId::from(3)), "its program has not heard of it");
+        assert_eq!(retention.take_void(), [CallId::from(3)]);
+        assert!(retention.is_empty());
     }
 }

@@ -30,3 +30,4 @@ mod restarted;
 mod script;
 mod store;
 mod storms;
+mod writes;

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lnet_types::Errno;
+use lnet_types::{Errno, IoVec};
 use lustre_wire::{BodyFlags, Opcode};
 
 use super::bench::{APPEND, ECHO};
-use crate::{Answer, ClientRecord, Event, Past, ReplyRecord, Rpc, Served, TargetId};
+use crate::{Answer, ClientRecord, Direction, Event, Past, ReplyRecord, Rpc, Served, TargetId};
 
 /// The version of what is not there.
 const MISSING: u64 = 1;
@@ -40,6 +40,9 @@ pub(super) struct Store {
     /// Requests that wait, while it is slow.
     held: VecDeque<Served>,
     pub(super) slow: bool,
+    /// Where bulk data of requests go to, whose value they are; and the request whose data move.
+    pub(super) into: IoVec,
+    moving: Option<Served>,
     pub(super) target: TargetId,
     /// Flags of the locks that were asked for.
     pub(super) locks: Vec<BodyFlags>,
@@ -51,6 +54,8 @@ impl Store {
             images: VecDeque::from([Image::default()]),
             held: VecDeque::new(),
             slow: false,
+            into: IoVec::new(),
+            moving: None,
             target: TargetId::from(0),
             locks: Vec::new(),
         }
@@ -123,7 +128,15 @@ impl Store {
                 rpc.left(export);
             }
             Event::Served(served) if self.slow => self.held.push_back(*served),
+            Event::Served(served) if served.opcode == APPEND && !self.into.is_empty() => {
+                rpc.bulk(served.id, Direction::Write, &self.into).unwrap();
+                self.moving = Some(*served);
+            }
             Event::Served(served) => self.serve(rpc, *served),
+            Event::BulkDone { result: Ok(()), .. } => {
+                let served = self.moving.take().unwrap();
+                self.serve(rpc, served);
+            }
             _ => {}
         }
     }
@@ -158,7 +171,10 @@ impl Store {
         if transno == 0 {
             return rpc.decline(served.id);
         }
-        let (key, value) = (key.to_owned(), value.to_owned());
+        let (key, mut value) = (key.to_owned(), value.to_owned());
+        for span in &self.into {
+            value.push_str(core::str::from_utf8(rpc.below().bytes(*span)).unwrap());
+        }
         image.map.insert(key.clone(), (value.clone(), transno));
         let before = image.log.insert(transno, Change { key, value, old: old.clone() });
         assert_eq!(before, None, "transaction {transno:#x} is given out twice");

@@ -8,6 +8,7 @@ use lnet::upper::{Below, Upper};
 use lnet::{Event as LnetEvent, Report};
 use lnet_scenario::{NodeId, RpcLoss, RpcOperation, Scenario};
 use lnet_types::{Instant, Nid, Prng, Span};
+use lustre_target::AcrossWire;
 use lustre_target::kv::wire::Operation;
 use lustre_wire::Opcode;
 use ptlrpc::{
@@ -156,6 +157,12 @@ impl RpcHost {
     #[cfg(feature = "sabotage")]
     pub(crate) fn sabotage_locks(&mut self, rule: ldlm::Sabotage) {
         self.keeping.sabotage(rule);
+    }
+
+    /// Metadata targets that are served from now on break a rule of changes over two of them.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn sabotage_across(&mut self, rule: lustre_target::Sabotage) {
+        self.keeping.sabotage_across(rule);
     }
 
     /// Visits that begin from now on break a rule.
@@ -408,6 +415,7 @@ fn opcode(operation: RpcOperation) -> Opcode {
         RpcOperation::Reint => Opcode::MDS_REINT,
         RpcOperation::Close => Opcode::MDS_CLOSE,
         RpcOperation::Write => Opcode::OST_WRITE,
+        RpcOperation::Across => AcrossWire::OPCODE,
     }
 }
 

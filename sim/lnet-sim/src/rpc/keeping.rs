@@ -34,6 +34,9 @@ pub(super) struct Keeping {
     /// The rule that locks of targets break.
     #[cfg(feature = "sabotage")]
     sabotage: Option<ldlm::Sabotage>,
+    /// The rule that changes over two metadata targets break.
+    #[cfg(feature = "sabotage")]
+    across_sabotage: Option<lustre_target::Sabotage>,
     rng: Prng,
 }
 
@@ -54,6 +57,8 @@ impl Keeping {
             calls,
             #[cfg(feature = "sabotage")]
             sabotage: None,
+            #[cfg(feature = "sabotage")]
+            across_sabotage: None,
             rng,
         }
     }
@@ -64,7 +69,18 @@ impl Keeping {
         self.sabotage = Some(rule);
     }
 
+    /// Metadata targets that are served from now on break a rule.
+    #[cfg(feature = "sabotage")]
+    pub(super) fn sabotage_across(&mut self, rule: lustre_target::Sabotage) {
+        self.across_sabotage = Some(rule);
+    }
+
     fn kind(&self, spec: &TargetSpec, left: &mut MemoryStore) -> Result<Box<dyn Kind>, String> {
+        #[cfg(feature = "sabotage")]
+        if let (TargetKind::Mdt, Some(rule)) = (spec.kind, self.across_sabotage) {
+            let mdt = super::file::metadata(&self.scenario, spec, left)?;
+            return Ok(Box::new(mdt.sabotaged(rule)));
+        }
         if let Some(kind) = made(&self.scenario, spec, left)? {
             return Ok(kind);
         }

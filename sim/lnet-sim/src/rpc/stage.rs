@@ -44,6 +44,9 @@ pub(crate) struct Stage {
     /// The same of visitors.
     #[cfg(feature = "sabotage")]
     file_sabotage: Option<lustre_client::Sabotage>,
+    /// The rule of changes over two metadata targets that all of them break.
+    #[cfg(feature = "sabotage")]
+    across_sabotage: Option<lustre_target::Sabotage>,
 }
 
 impl Stage {
@@ -64,6 +67,8 @@ impl Stage {
             lock_sabotage: None,
             #[cfg(feature = "sabotage")]
             file_sabotage: None,
+            #[cfg(feature = "sabotage")]
+            across_sabotage: None,
         }
     }
 
@@ -104,6 +109,15 @@ impl<F: Fabric> Sim<F> {
         }
     }
 
+    /// All metadata targets break a rule of changes over two of them. To be called before the world begins.
+    #[cfg(feature = "sabotage")]
+    pub fn sabotage_across(&mut self, rule: lustre_target::Sabotage) {
+        self.stage.across_sabotage = Some(rule);
+        for n in 0..self.hosts.len() as u32 {
+            self.with_rpc(HostId(n), |rpc, _| rpc.sabotage_across(rule));
+        }
+    }
+
     /// Visitors of all nodes break a rule. To be called before the world begins.
     #[cfg(feature = "sabotage")]
     pub fn sabotage_files(&mut self, rule: lustre_client::Sabotage) {
@@ -136,6 +150,9 @@ impl<F: Fabric> Sim<F> {
             let mut rpc = rpc.sabotaged(self.stage.sabotage);
             if let Some(rule) = self.stage.lock_sabotage {
                 rpc.sabotage_locks(rule);
+            }
+            if let Some(rule) = self.stage.across_sabotage {
+                rpc.sabotage_across(rule);
             }
             if let Some(rule) = self.stage.file_sabotage {
                 rpc.sabotage_files(rule);

@@ -2,6 +2,8 @@
 //! all in one, and for a while deaths, losses, delays and stores that are full or broken; then peace, in which other
 //! visitors find what the programs have left.
 
+use std::collections::BTreeSet;
+
 use lnet_types::Prng;
 
 use super::scene::{PEACE, Scene, any, late, list, lost, obd_timeout, one_of, some};
@@ -33,6 +35,7 @@ pub(super) fn text(seed: u64) -> String {
         fault(&mut scene, &objects, &mut rng);
     }
     full(&mut scene, &objects, &mut Prng::new(seed ^ 0xF11E_F011));
+    between(&mut scene, &mut Prng::new(seed ^ 0xF11E_AC05));
     scene.text
 }
 
@@ -48,6 +51,39 @@ fn full(scene: &mut Scene, objects: &[String], rng: &mut Prng) {
         "\n[[fault]]\nkind = \"store_full\"\nat = \"{at}s\"\nuntil = \"{until}s\"\n\
          target = \"{object}\""
     ));
+}
+
+/// Where there are two metadata targets, in one round of two they are late now and then, or what they ask each
+/// other gets lost, and a server dies meanwhile: what one of them has stored and the other has not is there for
+/// seconds then, instead of a moment. Drawn apart, so that the other rounds are what they are.
+fn between(scene: &mut Scene, rng: &mut Prng) {
+    let mdts = ["lfs-MDT0000_UUID", "lfs-MDT0001_UUID"];
+    if !scene.targets.iter().any(|target| target == mdts[1]) || !rng.one_in(2) {
+        return;
+    }
+    let serving: BTreeSet<String> = scene.serving.iter().cloned().collect();
+    let last = scene.rage * 1000;
+    for _ in 0..3 + rng.below(5) {
+        let (at, _) = scene.moment(1, rng);
+        let rest = format!("until = \"{}ms\"\n", (at + 8000).min(last));
+        if rng.one_in(3) {
+            let part = one_of(&["request", "reply"], rng);
+            let count = 1 + rng.below(4);
+            for server in &serving {
+                let more = format!("on = \"{server}\"\npart = \"{part}\"\nopcode = \"across\"");
+                scene.fault(("rpc_lose", at), &rest, &format!("{more}\ncount = {count}"));
+            }
+        } else {
+            let (target, by) = (one_of(&mdts, rng), 200 + rng.below(1500));
+            let more = format!("target = \"{target}\"\nby = \"{by}ms\"");
+            scene.fault(("handler_delay", at), &rest, &more);
+        }
+        let dies = at + 300 + rng.below(1600);
+        let back = (dies + 1000 + rng.below(3000)).min(last);
+        let rest = format!("until = \"{back}ms\"\n");
+        let server = any(&scene.serving, rng);
+        scene.fault(("kill", dies), &rest, &format!("on = \"{server}\""));
+    }
 }
 
 /// The file system, and which of its targets have data.

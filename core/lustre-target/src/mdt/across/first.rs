@@ -13,6 +13,7 @@ use crate::mdt::reint::{answer, stripes_of};
 use crate::mdt::request::{Reint, check_name};
 use crate::mdt::tree::Edit;
 use crate::mdt::{Mdt, sequences, show};
+use crate::sabotage::Sabotage;
 
 impl Across {
     /// What the directory of a request's name gives, if the other target holds the name for it.
@@ -36,10 +37,14 @@ impl Across {
     /// request has no such change.
     pub(in crate::mdt) fn stored(&mut self, request: ServedId, answer: Answer) -> Option<Answer> {
         let number = self.number_of(request);
+        let early = self.breaks(Sabotage::AnsweredEarly);
         let change = number.and_then(|number| self.changes.get_mut(&number));
         match change.filter(|change| matches!(change.stage, Stage::Storing)) {
             Some(change) => {
                 change.stage = Stage::Apply;
+                if early {
+                    return Some(answer);
+                }
                 change.answer = Some(answer);
                 None
             }

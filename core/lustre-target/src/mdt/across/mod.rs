@@ -17,8 +17,10 @@
 //! until that has made it. Meanwhile the name is held there: requests for it wait, so that no client sees one
 //! half of a change.
 //!
-//! `wire.rs` has the messages. A [`Across`] is what a target remembers of both roles; it decides nothing.
+//! `calls.rs` asks other targets and takes their answers, `wire.rs` has the messages. A [`Across`] is what a
+//! target remembers of both roles; it decides nothing.
 
+mod calls;
 mod first;
 mod second;
 mod wire;
@@ -26,20 +28,18 @@ mod wire;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use lnet_types::{Errno, Instant};
-use lustre_wire::ImportKind;
-use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
-use ptlrpc::{
-    Answer, CallError, CallId, ExportId, ImportConfig, ImportId, ImportState, Reply, Rpc, Served,
-    ServedId,
-};
+use lnet_types::Instant;
+use ptlrpc::{Answer, CallId, ExportId, ImportId, Rpc, Served, ServedId};
 
 use super::access::Who;
 use super::inode::Id;
+use super::links;
 use super::open::Parent;
 use super::tree::{ChangeId, Tree};
+use crate::sabotage::Sabotage;
 use crate::site::{Part, Site};
 
+pub(super) use calls::Ended;
 pub use wire::AcrossWire;
 use wire::OPEN_MAX;
 pub(super) use wire::{Message, NameChange, OPCODE, Order, What};
@@ -52,7 +52,6 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// Another metadata target.
 #[derive(Debug)]
 struct Partner {
-    uuid: String,
     import: Option<ImportId>,
     /// It knows which changes are under way.
     settled: bool,
@@ -108,48 +107,8 @@ pub(super) struct Across {
     held: BTreeMap<(Id, Vec<u8>), ChangeId>,
     /// Up to which number changes of a target were settled since this one began.
     floors: BTreeMap<u32, u64>,
-}
-
-/// What a call that has ended leads to.
-#[derive(Debug)]
-pub(super) enum Ended {
-    Nothing,
-    /// The request goes on: the other target holds the name, or it is to begin anew.
-    GoesOn(Box<Served>),
-    /// The other target has refused it.
-    Refused(ServedId, Errno),
-    /// The other target has made this change; the request is to be answered.
-    Made(u64, Option<(ServedId, Answer)>),
-}
-
-/// Whether a target that refuses so may take the same message another time.
-const fn is_passing(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::EAGAIN
-            | Errno::EBUSY
-            | Errno::ENODEV
-            | Errno::ENOMEM
-            | Errno::ENOTCONN
-            | Errno::EINPROGRESS
-    )
-}
-
-fn wanted(index: u32) -> ConnectData {
-    ConnectData {
-        flags: ConnectFlags::VERSION
-            | ConnectFlags::INDEX
-            | ConnectFlags::MDS
-            | ConnectFlags::AT
-            | ConnectFlags::FID
-            | ConnectFlags::FULL20
-            | ConnectFlags::LIGHTWEIGHT
-            | ConnectFlags::BULK_MBITS
-            | ConnectFlags::FLAGS2,
-        flags2: ConnectFlags2::REP_MBITS,
-        index,
-        ..ConnectData::default()
-    }
+    #[cfg(feature = "sabotage")]
+    sabotage: Option<Sabotage>,
 }
 
 impl Across {
@@ -158,7 +117,6 @@ impl Across {
         let mdts = site.targets().iter().filter(|target| target.part == Part::Mdt);
         let others = mdts.filter(|target| target.index != index).map(|target| {
             let partner = Partner {
-                uuid: site.uuid(target),
                 import: None,
                 settled: false,
                 settling: None,
@@ -196,185 +154,34 @@ impl Across {
         for target in site.targets().iter().filter(|target| target.part == Part::Mdt) {
             let Some(partner) = self.partners.get_mut(&target.index) else { continue };
             partner.floor = self.last;
-            let config = ImportConfig {
-                kind: ImportKind::MdtToMdt,
-                target: partner.uuid.clone(),
-                client: site.mdt_client(self.index),
-                nids: target.nodes.iter().flatten().copied().collect(),
-                wanted: wanted(self.index),
-            };
-            // Names and NIDs of a description are such as an import takes.
-            partner.import = rpc.import(config).ok();
-            if let Some(import) = partner.import {
-                rpc.connect(import);
-            }
+            partner.import = links::connect(site, self.index, target, rpc);
+        }
+    }
+
+    /// Breaks a rule, to see whether it is noticed.
+    #[cfg(feature = "sabotage")]
+    pub(super) fn sabotage(&mut self, rule: Sabotage) {
+        self.sabotage = Some(rule);
+        if rule == Sabotage::HalfForgotten {
+            self.changes.clear();
+        }
+    }
+
+    /// Whether a rule is broken.
+    #[cfg_attr(not(feature = "sabotage"), allow(clippy::unused_self))]
+    const fn breaks(&self, rule: Sabotage) -> bool {
+        #[cfg(feature = "sabotage")]
+        return matches!(self.sabotage, Some(broken) if broken as u8 == rule as u8);
+        #[cfg(not(feature = "sabotage"))]
+        {
+            let _ = rule;
+            false
         }
     }
 
     fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
-    }
-
-    /// Asks each target for what is due.
-    pub(super) fn work(&mut self, rpc: &mut Rpc<'_, '_>) {
-        let now = rpc.now();
-        for (index, partner) in &mut self.partners {
-            partner.rests_until = partner.rests_until.filter(|until| now < *until);
-            let Some(import) = partner.import.filter(|_| partner.rests_until.is_none()) else {
-                continue;
-            };
-            if partner.settled {
-                continue;
-            }
-            if partner.settling.is_none() {
-                let made = self.changes.iter().filter(|(_, change)| {
-                    change.partner == *index
-                        && matches!(change.stage, Stage::Storing | Stage::Apply)
-                });
-                let open = made.map(|(number, _)| *number).take(OPEN_MAX).collect();
-                let (from, number, order) = (self.index, partner.floor, Order::Settle(open));
-                match rpc.call(import, Message { from, number, order }.call()) {
-                    Ok(call) => partner.settling = Some(call),
-                    Err(_) => partner.rests_until = Some(now + PAUSE),
-                }
-            }
-        }
-        for (number, change) in &mut self.changes {
-            change.again = change.again.filter(|again| now < *again);
-            let Some(partner) = self.partners.get(&change.partner) else { continue };
-            if change.call.is_some() || change.again.is_some() || !partner.settled {
-                continue;
-            }
-            let order = match (&change.stage, &change.change) {
-                (Stage::Ask { owner, who }, Some(of)) => Order::Prepare(of.clone(), *owner, *who),
-                (Stage::Apply, _) => Order::Apply,
-                (Stage::Drop, _) => Order::Drop,
-                _ => continue,
-            };
-            let Some(import) = partner.import else { continue };
-            let message = Message { from: self.index, number: *number, order };
-            match rpc.call(import, message.call()) {
-                Ok(call) => change.call = Some(call),
-                Err(_) => change.again = Some(now + PAUSE),
-            }
-        }
-    }
-
-    /// A target no longer knows what is under way, or it is not certain what it knows: it is settled again.
-    /// What was not decided begins anew.
-    fn unsettle(&mut self, index: u32) {
-        let Some(partner) = self.partners.get_mut(&index) else { return };
-        partner.settled = false;
-        partner.settling = None;
-        // What begins anew has a number above it.
-        partner.floor = self.last;
-        let of = |(number, change): (&u64, &Change)| (change.partner == index).then_some(*number);
-        let numbers: Vec<u64> = self.changes.iter().filter_map(of).collect();
-        for number in numbers {
-            let Some(mut change) = self.changes.remove(&number) else { continue };
-            change.call = None;
-            let number = match change.stage {
-                Stage::Storing | Stage::Apply => number,
-                Stage::Drop => continue,
-                Stage::Ask { .. } => self.number(),
-                // Who has the request finds that it is not prepared any more.
-                Stage::Prepared(_) => continue,
-            };
-            self.changes.insert(number, change);
-        }
-    }
-
-    /// A call has ended; `None` if it is none of these.
-    pub(super) fn ended(
-        &mut self,
-        call: CallId,
-        result: &Result<Reply, CallError>,
-        now: Instant,
-    ) -> Option<Ended> {
-        let settled = self.partners.iter_mut().find(|(_, partner)| partner.settling == Some(call));
-        if let Some((_, partner)) = settled {
-            partner.settling = None;
-            match result {
-                Ok(_) => partner.settled = true,
-                Err(_) => partner.rests_until = Some(now + PAUSE),
-            }
-            return Some(Ended::Nothing);
-        }
-        let (number, change) =
-            self.changes.iter_mut().find(|(_, change)| change.call == Some(call))?;
-        let (number, partner) = (*number, change.partner);
-        change.call = None;
-        let asks = matches!(change.stage, Stage::Ask { .. });
-        if result.is_err() {
-            change.again = Some(now + PAUSE);
-        }
-        let reply = match result {
-            Ok(reply) => reply,
-            // It does not know what is asked, or the target that asks.
-            Err(CallError::Refused(errno)) if asks && !is_passing(*errno) => {
-                return Some(self.decided(number, Err(*errno), now));
-            }
-            Err(CallError::Refused(_)) => return Some(Ended::Nothing),
-            Err(_) => {
-                self.unsettle(partner);
-                return Some(Ended::Nothing);
-            }
-        };
-        Some(match change.stage {
-            Stage::Ask { .. } => self.decided(number, wire::decision(reply), now),
-            Stage::Apply => {
-                let change = self.changes.remove(&number);
-                let answered = change.and_then(|change| Some((change.request?.0, change.answer?)));
-                Ended::Made(number, answered)
-            }
-            Stage::Drop => {
-                // The answer to the question that was under way when the change was dropped, or to the drop.
-                if change.change.take().is_none() {
-                    self.changes.remove(&number);
-                }
-                Ended::Nothing
-            }
-            Stage::Storing | Stage::Prepared(_) => Ended::Nothing,
-        })
-    }
-
-    /// The other target has said whether a name may be changed.
-    fn decided(&mut self, number: u64, decision: wire::Decision, now: Instant) -> Ended {
-        let Some(change) = self.changes.get_mut(&number) else { return Ended::Nothing };
-        match decision {
-            Ok(parent) => {
-                change.stage = Stage::Prepared(Box::new(parent));
-                match change.served.take() {
-                    Some(served) => Ended::GoesOn(Box::new(served)),
-                    None => Ended::Nothing,
-                }
-            }
-            // It holds the name for another change.
-            Err(Errno::EAGAIN) => {
-                change.again = Some(now + AGAIN);
-                Ended::Nothing
-            }
-            Err(errno) => {
-                let request = self.changes.remove(&number).and_then(|change| change.request);
-                request.map_or(Ended::Nothing, |(id, _)| Ended::Refused(id, errno))
-            }
-        }
-    }
-
-    /// A connection has changed its state. `false` if it is none of these.
-    pub(super) fn import_changed(&mut self, import: ImportId, state: ImportState) -> bool {
-        let of =
-            |(index, partner): (&u32, &Partner)| (partner.import == Some(import)).then_some(*index);
-        let Some(index) = self.partners.iter().find_map(of) else { return false };
-        if state == ImportState::Full {
-            // It may have begun again.
-            self.unsettle(index);
-            if let Some(partner) = self.partners.get_mut(&index) {
-                partner.rests_until = None;
-            }
-        }
-        true
     }
 
     /// A client is gone: what it asked for and is not decided is dropped.
@@ -424,6 +231,9 @@ impl Across {
 
     /// Whether a directory is about to be removed: it gets no names any more.
     fn is_dying(&self, dir: Id) -> bool {
+        if self.breaks(Sabotage::DyingTakesNames) {
+            return false;
+        }
         self.changes.values().any(|change| {
             let of = change.change.as_ref();
             of.is_some_and(|of| of.what == What::Remove && of.file == dir)

@@ -12,6 +12,7 @@ use crate::mdt::open::Parent;
 use crate::mdt::request::{Ask, Reint, check_name};
 use crate::mdt::tree::{ChangeId, Edit, Entry};
 use crate::mdt::{Mdt, Stage, sequences};
+use crate::sabotage::Sabotage;
 use crate::store::StoreOrder;
 
 /// Requests that wait for names that are held. Further ones are to come again: what a dead target holds up
@@ -65,7 +66,8 @@ impl Mdt {
         open: &[u64],
         cx: &mut Cx<'_, '_, '_>,
     ) {
-        let gone = self.tree.all_prepared().map(|(id, _)| id);
+        let kept = self.across.breaks(Sabotage::NameKept);
+        let gone = self.tree.all_prepared().map(|(id, _)| id).filter(|_| !kept);
         let gone: Vec<ChangeId> =
             gone.filter(|(index, number)| *index == from && !open.contains(number)).collect();
         self.let_go(&gone, cx);
@@ -152,6 +154,7 @@ impl Mdt {
 
     /// The change of a name is made.
     fn apply(&mut self, served: &Served, id: ChangeId, cx: &mut Cx<'_, '_, '_>) {
+        let stays = self.across.breaks(Sabotage::NameStays);
         let mut edit = Edit::new(&mut self.tree, cx.last());
         // What is not held was applied before, and may not be stored yet.
         if let Some(NameChange { what, dir, name, file, time }) = edit.remove_prepared(id) {
@@ -165,6 +168,7 @@ impl Mdt {
                         time,
                     );
                 }
+                What::Remove if stays => {}
                 What::Remove => {
                     edit.remove_name(dir, &name);
                     edit.change(dir, |dir| {
@@ -186,7 +190,8 @@ impl Mdt {
     /// Whether a request has to wait for the end of a change over two targets.
     pub(in crate::mdt) fn is_held_up(&self, ask: &Ask) -> bool {
         let across = &self.across;
-        if across.held.is_empty() && across.changes.is_empty() {
+        let open = !across.held.is_empty() || !across.changes.is_empty();
+        if !open || across.breaks(Sabotage::HeldNotWaited) {
             return false;
         }
         let held = |dir, name: &[u8]| Id::of(dir).is_some_and(|dir| across.is_held(dir, name));

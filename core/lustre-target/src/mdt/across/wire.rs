@@ -226,6 +226,9 @@ pub enum AcrossWire {
 }
 
 impl AcrossWire {
+    /// The operation of these messages.
+    pub const OPCODE: Opcode = OPCODE;
+
     /// Bytes that were read, written again; `None`: they are nothing of it.
     pub fn rewritten(self, bytes: &[u8]) -> Option<Vec<u8>> {
         match self {

@@ -28,4 +28,6 @@ pub use model::FileModel;
 pub use op::{FileAnswer, FileAt, FileBytes, FileOp, FilePath, FileShown};
 pub(super) use program::{Filing, is_visit_of};
 pub use seen::{Dump, Dumps, FileFailure, FileSeen, Found};
+#[cfg(feature = "sabotage")]
+pub(super) use target::metadata;
 pub(super) use target::{made, services};

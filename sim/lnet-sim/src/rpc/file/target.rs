@@ -25,6 +25,20 @@ fn site(scenario: &Scenario) -> Result<Site, String> {
     text.parse().map_err(|e: lustre_target::SiteError| e.to_string())
 }
 
+/// A metadata target, with what its store has.
+///
+/// # Errors
+/// Why there is none.
+pub(in crate::rpc) fn metadata(
+    scenario: &Scenario,
+    spec: &TargetSpec,
+    left: &mut MemoryStore,
+) -> Result<Mdt, String> {
+    let site = site(scenario)?;
+    let index = site.mdt(&spec.name).unwrap_or(0);
+    Mdt::load_at(site, index, left).map_err(|e| e.to_string())
+}
+
 /// A target of the file system, with what its store has. `None`: the kind is another one.
 ///
 /// # Errors
@@ -36,11 +50,7 @@ pub(in crate::rpc) fn made(
 ) -> Result<Option<Box<dyn Kind>>, String> {
     Ok(Some(match spec.kind {
         TargetKind::Mgs => Box::new(Mgs::new(&[site(scenario)?])),
-        TargetKind::Mdt => {
-            let site = site(scenario)?;
-            let index = site.mdt(&spec.name).unwrap_or(0);
-            Box::new(Mdt::load_at(site, index, left).map_err(|e| e.to_string())?)
-        }
+        TargetKind::Mdt => Box::new(metadata(scenario, spec, left)?),
         TargetKind::Ost => Box::new(Ost::new(OstLimits::default())),
         TargetKind::List | TargetKind::Kv | TargetKind::Lock => return Ok(None),
     }))
