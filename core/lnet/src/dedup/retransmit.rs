@@ -78,6 +78,7 @@ impl Node {
         let until = self.timers.at(Timer::Response(md_id));
         self.await_answer(id, due);
         if let Some(msg) = self.msgs.get_mut(id) {
+            msg.until_deadline = true;
             // It was sent in time; its caller waits for the answer now (DEC-10).
             msg.deadline = until.unwrap_or(msg.deadline);
         }

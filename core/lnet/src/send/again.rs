@@ -13,7 +13,8 @@
 //! | `Unbound` | no | no | |
 //!
 //! An attempt adds to `retries` and to the paths tried. Where the message may have arrived, its next
-//! copy is marked as a further one.
+//! copy is marked as a further one. A message that leaves in doubt (`Unanswered`, `Begun`, `InDoubt`) has not
+//! failed: from then on it goes until its deadline, as `Tables::is_spent` has it.
 
 use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerNiId};
 
@@ -39,6 +40,13 @@ pub(crate) enum Reason {
     Unbound,
 }
 
+impl Reason {
+    /// Whether the message leaves as a further copy although no attempt of it has failed.
+    const fn is_doubt(self) -> bool {
+        matches!(self, Self::Unanswered { .. } | Self::Begun | Self::InDoubt { .. })
+    }
+}
+
 /// Whether a message may have arrived whose attempt has failed so.
 pub(crate) const fn may_have_arrived(status: HealthStatus) -> bool {
     matches!(status, HealthStatus::NetworkTimeout | HealthStatus::RemoteTimeout)
@@ -62,6 +70,7 @@ impl Node {
         self.return_credits(id);
         let Some(msg) = self.msgs.get_mut(id) else { return };
         msg.stage = Stage::Moving;
+        msg.until_deadline |= reason.is_doubt();
         if let Some((status, rail)) = attempt {
             msg.failed = Some(status);
             msg.retries += 1;
