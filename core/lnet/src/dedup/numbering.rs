@@ -58,10 +58,13 @@ pub(crate) struct Numbered {
     written: bool,
 }
 
+/// What all copies of a message have in common: its session, and its number there.
+pub(crate) type Number = (SessionName, u64);
+
 impl Numbered {
-    /// Whether both are copies of one message.
-    pub(super) fn is_of(self, other: Self) -> bool {
-        (self.session, self.n) == (other.session, other.n)
+    /// See [`Number`].
+    pub(crate) const fn number(self) -> Number {
+        (self.session, self.n)
     }
 
     /// An earlier copy has been written whole: this one need not be.

@@ -106,10 +106,10 @@ impl Node {
     /// place.
     pub(crate) fn make_twin(&mut self, id: MsgId) -> Option<MsgId> {
         let twin = self.msgs.get_mut(id)?.twin();
-        let (md, is_copy) = (twin.md, twin.role == Role::Copy);
-        self.msgs.remnant_made();
+        let (md, is_copy, numbered) = (twin.md, twin.role == Role::Copy, twin.numbered);
         self.free_credits(id);
         let new = self.msgs.insert(twin);
+        self.msgs.copies.replaced(id, new, numbered);
         if let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) {
             md.refs += 1;
             if let Some(tracker) = md.tracker.as_mut().filter(|_| is_copy) {

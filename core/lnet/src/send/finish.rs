@@ -48,7 +48,7 @@ impl Node {
             return (Ok(()), Next::End);
         }
         let ends = matches!(next, Next::End | Next::Spent);
-        if ends && self.now() < msg.deadline && self.has_remnants(numbered) {
+        if ends && self.now() < msg.deadline && self.msgs.copies.has_earlier(numbered) {
             return (outcome, Next::Rest(msg.deadline));
         }
         (outcome, next)

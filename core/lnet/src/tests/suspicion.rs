@@ -8,6 +8,7 @@ use lnet_wire::Kind;
 
 use super::policy::rule;
 use super::world::{Fate, Host, PT, World, nid};
+use crate::msg::Role;
 use crate::{Criterion, Doubt, EventKind, Link, MdOptions, NetTunables, Outcome, Profile};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
@@ -333,6 +334,42 @@ fn a_message_that_left_a_silent_rail_as_a_copy_goes_until_its_deadline() {
         assert!(!w.hosts.iter().any(is_left), "{case}");
         let puts = w.hosts[1].events.iter().filter(|e| e.kind == EventKind::Put).count();
         assert_eq!(puts, usize::from(arrives && !reply), "{case}");
+    }
+}
+
+/// However many are under way: their copies are found by their numbers.
+#[test]
+fn the_end_of_a_remnant_looks_at_no_other_message() {
+    let broken = Fault::new(HealthStatus::RemoteError, Errno::ECONNREFUSED);
+    let many = NetTunables { peer_credits: 4096, credits: 4096, ..NetTunables::SOCK };
+    let mut w = pair_of(Profile::Default, many);
+    w.gives_back = false;
+    w.hold();
+    for user in 0..4000 {
+        w.put(0, B[0], user, false);
+    }
+    let (from, to) = w.held_pairs().pop().unwrap();
+    w.doubt(0, &from, &to, Doubt::Silent);
+    assert!(w.held.len() > 4500, "{}", w.held.len());
+    let walks = |w: &mut World, id, outcome| {
+        let before = w.hosts[0].node.msgs.walks.get();
+        w.hosts[0].node.tx_done(w.now, id, outcome);
+        w.hosts[0].node.msgs.walks.get() - before
+    };
+    let msgs = |w: &World| w.held.iter().map(|(_, t)| t.msg).collect::<Vec<_>>();
+    let of_role = |w: &World, role| {
+        msgs(w).into_iter().filter(|id| w.hosts[0].node.msgs[*id].role == role).collect::<Vec<_>>()
+    };
+    let (remnants, copies) = (of_role(&w, Role::Remnant), msgs(&w).split_off(4000));
+    assert_eq!(remnants.len(), copies.len());
+    let alone = of_role(&w, Role::Request)[0];
+    assert!(!copies.contains(&alone));
+    assert_eq!(walks(&mut w, alone, Ok(())), 0);
+    for id in copies.iter().take(10).chain(&remnants[..5]) {
+        assert_eq!(walks(&mut w, *id, Err(broken)), 0, "a copy that fails");
+    }
+    for id in &remnants[5..20] {
+        assert_eq!(walks(&mut w, *id, Ok(())), 0, "a copy that is written");
     }
 }
 
