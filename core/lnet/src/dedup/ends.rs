@@ -44,7 +44,8 @@ impl Node {
 
     /// A driver has finished a remnant: a copy without a waiter. What it was a copy of has got through with
     /// it, or has one chance less.
-    pub(crate) fn remnant_ended(&mut self, now: Instant, id: MsgId, written: bool) {
+    /// `written` is `None` if its driver had not begun with it.
+    pub(crate) fn remnant_ended(&mut self, now: Instant, id: MsgId, written: Option<bool>) {
         let msg = self.msgs.get(id);
         let (md, numbered) = (msg.and_then(|m| m.md), msg.and_then(|m| m.numbered));
         let latest = self.msgs.copies.ended(id, numbered);
@@ -58,18 +59,20 @@ impl Node {
     }
 
     /// A remnant has ended, of which `id` is the latest copy.
-    fn earlier_copy_ended(&mut self, id: MsgId, numbered: Numbered, written: bool) {
+    fn earlier_copy_ended(&mut self, id: MsgId, numbered: Numbered, written: Option<bool>) {
         let is_it = |msg: &Msg| {
             let same = msg.numbered.is_some_and(|other| other.number() == numbered.number());
             msg.has_one_end() && same
         };
         let Some(msg) = self.msgs.get_mut(id).filter(|msg| is_it(msg)) else { return };
-        if written && let Some(numbered) = &mut msg.numbered {
-            numbered.note_written();
+        let (Some(own), stage) = (&mut msg.numbered, msg.stage) else { return };
+        match written {
+            Some(true) => own.note_written(),
+            Some(false) => own.note_lost(),
+            None => {}
         }
-        let stage = msg.stage;
         match stage {
-            Stage::PeerQueue | Stage::NiQueue | Stage::Resting(_) if written => {
+            Stage::PeerQueue | Stage::NiQueue | Stage::Resting(_) if own.has_arrived() => {
                 let needless = Fault::new(HealthStatus::Ok, Errno::ECANCELED);
                 self.end_rest(id);
                 self.outbox.plan(Work::Finish(id, Err(needless)));

@@ -337,6 +337,38 @@ fn a_message_that_left_a_silent_rail_as_a_copy_goes_until_its_deadline() {
     }
 }
 
+/// A later copy that has reached the receiver takes the place of an earlier one there.
+#[test]
+fn a_message_whose_earlier_copy_is_written_goes_again_if_a_later_one_is_lost() {
+    let broken = Fault::new(HealthStatus::NetworkTimeout, Errno::EIO);
+    let refused = Fault::new(HealthStatus::RemoteError, Errno::ECONNREFUSED);
+    for (fault, again) in [(broken, true), (refused, false)] {
+        let mut w = pair();
+        w.gives_back = false;
+        w.decide = Box::new(|t| match t.hdr.kind {
+            Kind::Put { portal: PT, .. } => Fate::Hold,
+            _ => Fate::Pass,
+        });
+        w.put(0, B[0], 1, false);
+        let (from, to) = w.held_pairs().pop().unwrap();
+        w.doubt(0, &from, &to, Doubt::Silent);
+        assert_eq!(w.held.len(), 2, "{:?}", w.held_pairs());
+        for outcome in [Ok(()), Err(fault)] {
+            let (_, t) = w.held.pop_front().unwrap();
+            w.hosts[0].node.tx_done(w.now, t.msg, outcome);
+            w.drain();
+        }
+        w.run(Duration::from_secs(1));
+        let sent = |w: &World| w.events(0, 1).iter().filter(|e| e.0 == EventKind::Send).count();
+        assert_eq!((w.held.len(), sent(&w)), if again { (1, 0) } else { (0, 1) }, "{fault:?}");
+        w.pass_all();
+        assert_eq!(sent(&w), 1);
+        let puts = w.hosts[1].events.iter().filter(|e| e.kind == EventKind::Put).count();
+        assert_eq!(puts, usize::from(again), "neither of the first two has arrived here");
+        assert!(w.hosts[0].node.msgs.is_empty());
+    }
+}
+
 /// However many are under way: their copies are found by their numbers.
 #[test]
 fn the_end_of_a_remnant_looks_at_no_other_message() {
