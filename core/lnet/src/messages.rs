@@ -4,6 +4,7 @@
 //! A message is written where it stands and never moved: it is far too large for that. The place of one
 //! that is freed stays as it is until the next message is written over it ([`Messages::begin`]).
 
+mod copies;
 mod written;
 
 use core::fmt;
@@ -13,6 +14,7 @@ use lnet_wire::Hdr;
 use slotmap::{Key, KeyData};
 
 use crate::msg::{Msg, Role};
+use copies::Copies;
 
 /// A place for a message, one after the other.
 struct Place {
@@ -35,7 +37,10 @@ pub(crate) struct Messages {
     /// Those that only wait for their answer.
     answering: usize,
     /// Those with drivers that another copy has replaced.
-    remnants: usize,
+    pub(crate) copies: Copies,
+    /// Walks over the whole table.
+    #[cfg(test)]
+    pub(crate) walks: core::cell::Cell<u64>,
 }
 
 /// The number of a place in a name, and its version.
@@ -111,6 +116,8 @@ impl Messages {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (MsgId, &Msg)> {
+        #[cfg(test)]
+        self.walks.set(self.walks.get() + 1);
         self.places.iter().zip(1..).filter_map(|(place, number)| {
             let Place { msg, version, .. } = place;
             (version % 2 == 1).then(|| (name(number, *version), msg))
@@ -146,21 +153,6 @@ impl Messages {
     pub(crate) const fn answering(&self) -> usize {
         self.answering
     }
-
-    /// One more with a driver that another copy has replaced.
-    pub(crate) fn remnant_made(&mut self) {
-        self.remnants += 1;
-    }
-
-    /// One less.
-    pub(crate) fn remnant_gone(&mut self) {
-        self.remnants = self.remnants.saturating_sub(1);
-    }
-
-    /// How many messages with drivers another copy has replaced.
-    pub(crate) const fn remnants(&self) -> usize {
-        self.remnants
-    }
 }
 
 /// The messages that there are: what is left in free places says nothing.
@@ -169,7 +161,7 @@ impl fmt::Debug for Messages {
         f.debug_map()
             .entries(self.iter())
             .entry(&"answering", &self.answering)
-            .entry(&"remnants", &self.remnants)
+            .entry(&"copies", &self.copies)
             .finish()
     }
 }

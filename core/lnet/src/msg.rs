@@ -146,6 +146,9 @@ pub(crate) struct Msg {
     pub(crate) retries: u32,
     /// Never again (H-21).
     pub(crate) no_resend: bool,
+    /// It goes until its deadline, whatever `retry_count` says: a copy of it was written, or its rail fell
+    /// silent under it. What a copy is lost with is not the message's fault.
+    pub(crate) until_deadline: bool,
     /// A recovery ping: exactly this NID, never again (H-46).
     pub(crate) recovery: bool,
     /// Its number towards a peer that deduplicates (DEC-6).
@@ -207,6 +210,7 @@ impl Msg {
             hop_pid: hdr.dst_pid,
             retries: 0,
             no_resend: false,
+            until_deadline: false,
             recovery: false,
             numbered: None,
             tried: SmallVec::new(),
@@ -238,6 +242,7 @@ impl Msg {
             hop_pid,
             retries,
             no_resend,
+            until_deadline,
             recovery,
             numbered,
             tried: _,
@@ -253,7 +258,7 @@ impl Msg {
         (*role, *stage) = (new_role, Stage::Moving);
         (*md, *tx, *rx, *src) = (None, None, None, None);
         (*answers, *hint, *hop_pid) = (false, None, new_hdr.dst_pid);
-        (*retries, *no_resend, *recovery) = (0, false, false);
+        (*retries, *no_resend, *until_deadline, *recovery) = (0, false, false, false);
         (*numbered, *failed) = (None, None);
         (*born, *limit, *deadline) = (now, None, Instant::FAR_FUTURE);
         (*counted, *transit) = (false, None);
@@ -280,6 +285,7 @@ impl Msg {
             hop_pid: self.hop_pid,
             retries: self.retries,
             no_resend: self.no_resend,
+            until_deadline: self.until_deadline,
             recovery: self.recovery,
             numbered: self.numbered,
             tried: self.tried.clone(),

@@ -50,7 +50,7 @@ pub use device::{DeviceEffect, DeviceEvent};
 pub use driver::IbDriver;
 pub use fault::{CloseReason, connect_fault};
 pub use flags::Flags;
-pub use ni::{IbNi, NiStart};
+pub use ni::{IbNi, KEPT_MAX, NiStart};
 pub use peer::rank;
 pub use port::Port;
 pub use rdma::{RdmaError, plan};

@@ -1,6 +1,8 @@
 //! One interface with its adapter: carries out what [`IbNi`] decides, and brings it what the adapter
 //! reports. It decides nothing. `driver.rs` has the list of them that a node uses.
 
+use std::collections::BTreeMap;
+
 use lnet::Rx;
 use lnet_types::{Errno, Fault, Instant, Memory, MsgId, RxId, Span};
 
@@ -19,6 +21,8 @@ pub struct Port<A> {
     pub adapter: A,
     /// Added to the names of received messages, so that those of several ports differ.
     names_from: u64,
+    /// Payload of deferred messages whose connection has ended.
+    kept: BTreeMap<RxId, Vec<u8>>,
 }
 
 /// Bits of the name of a received message that count messages; the others name the port.
@@ -27,7 +31,8 @@ const COUNTED: u32 = 48;
 impl<A: Adapter> Port<A> {
     /// A port, the `number`th of its driver.
     pub const fn new(ib: IbNi, adapter: A, number: u16) -> Self {
-        Self { ib, adapter, names_from: (number as u64) << COUNTED }
+        let names_from = (number as u64) << COUNTED;
+        Self { ib, adapter, names_from, kept: BTreeMap::new() }
     }
 
     /// The number of the port that named a received message.
@@ -125,6 +130,14 @@ impl<A: Adapter> Port<A> {
                 // The interface has held `len` against what the buffer has.
                 scatter(part(&self.adapter, conn, slot, at, len).unwrap_or_default(), &to, mem);
             }
+            Output::Keep { rx, conn, slot, at, len } => {
+                let bytes = part(&self.adapter, conn, slot, at, len).unwrap_or_default();
+                self.kept.insert(rx, bytes.to_vec());
+            }
+            Output::Release { rx, to } => {
+                let bytes = self.kept.remove(&rx).unwrap_or_default();
+                scatter(&bytes, &to, mem);
+            }
             Output::Scatter { map, to } => scatter(self.adapter.buffer(map), &to, mem),
             Output::Look => {
                 if !self.adapter.is_there() {
@@ -155,6 +168,10 @@ impl<A: Adapter> Port<A> {
                         part(&self.adapter, conn, slot, at, len).ok_or(NOT_THERE)
                     }
                     Landed::Buffer(map) => Ok(self.adapter.buffer(map)),
+                    Landed::Kept { rx, len } => {
+                        let kept = self.kept.get(&rx).and_then(|bytes| bytes.get(..len as usize));
+                        kept.ok_or(NOT_THERE)
+                    }
                 });
                 up.rx_done(now, msg, outcome);
             }

@@ -23,6 +23,8 @@ pub struct Stats {
     pub undrained: u64,
     /// Messages that were read behind the end of their connection, and had come before it.
     pub last_words: u64,
+    /// Deferred messages that were kept behind the end of their connection.
+    pub kept: u64,
     /// Bytes of messages and RDMA writes that were posted.
     pub bytes_out: u64,
     /// NOOP messages sent.

@@ -222,6 +222,13 @@ pub enum Landed {
     },
     /// In a mapped buffer of the shell's ([`MapMemory::Buffer`]), for the node itself.
     Buffer(MapId),
+    /// With the shell, which has kept it ([`Output::Keep`]): the first `len` bytes, for the node itself.
+    Kept {
+        /// The message.
+        rx: RxId,
+        /// Bytes.
+        len: u32,
+    },
 }
 
 /// What the node is to hear.
@@ -319,6 +326,27 @@ pub enum Output {
         at: usize,
         /// Bytes; where the spans hold less, the rest is thrown away.
         len: u32,
+        /// Where to.
+        to: IoVec,
+    },
+    /// Keep payload of a receive buffer whose connection is about to be destroyed, until
+    /// [`Output::Release`].
+    Keep {
+        /// The message.
+        rx: RxId,
+        /// The connection.
+        conn: ConnId,
+        /// The receive buffer.
+        slot: u16,
+        /// First byte in it.
+        at: usize,
+        /// Bytes.
+        len: u32,
+    },
+    /// Copy what was kept of a message into spans, as far as there is room, and keep it no longer.
+    Release {
+        /// The message.
+        rx: RxId,
         /// Where to.
         to: IoVec,
     },

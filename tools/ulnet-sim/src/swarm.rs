@@ -24,8 +24,9 @@ pub(super) struct Swarm {
     #[arg(long, value_name = "M", default_value = "1", value_parser = minutes)]
     minutes: Duration,
 
-    /// What is played: lnet, rpc for targets and clients above it, locks for lock targets and programs
-    /// that take locks, files for a file system and programs that visit it.
+    /// What is played: lnet, rdma for the same on RDMA networks alone, rpc for targets and clients above
+    /// LNet, locks for lock targets and programs that take locks, files for a file system and programs
+    /// that visit it.
     #[arg(long, value_name = "FLOOR", default_value = "lnet", value_parser = floor)]
     floor: Floor,
 
@@ -142,6 +143,7 @@ impl Hunt {
 fn option(floor: Floor) -> &'static str {
     match floor {
         Floor::Lnet => "",
+        Floor::Rdma => " --floor rdma",
         Floor::Rpc => " --floor rpc",
         Floor::Locks => " --floor locks",
         Floor::Files => " --floor files",
@@ -154,7 +156,7 @@ fn lowest() -> String {
 
 fn floor(text: &str) -> Result<Floor, String> {
     let found = Floor::ALL.iter().find(|(word, _)| *word == text).map(|(_, floor)| *floor);
-    found.ok_or_else(|| format!("'{text}': expected lnet, rpc, locks or files"))
+    found.ok_or_else(|| format!("'{text}': expected lnet, rdma, rpc, locks or files"))
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -286,6 +288,7 @@ impl Swarm {
     fn suffix(&self) -> &'static str {
         match self.floor {
             Floor::Lnet => "",
+            Floor::Rdma => "-rdma",
             Floor::Rpc => "-rpc",
             Floor::Locks => "-locks",
             Floor::Files => "-files",

@@ -77,7 +77,7 @@ impl Node {
             sum.answering,
             self.msgs.answering(),
         )?;
-        expect("replaced messages are counted", "node", sum.remnants, self.msgs.remnants())?;
+        expect("replaced messages are counted", "node", sum.remnants, self.msgs.copies.len())?;
         let deferred = self.router.deferred.len();
         expect("deferred messages wait on this router", "router", sum.deferred, deferred)?;
         self.check_shares(&sum)

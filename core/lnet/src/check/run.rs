@@ -36,13 +36,15 @@ impl Node {
         }
         self.invariants.unchecked = 0;
         #[cfg(test)]
-        let lookups = self.peers.lookups.0.get();
+        let (lookups, walks) = (self.peers.lookups.0.get(), self.msgs.walks.get());
         if let Err(violation) = self.check() {
             panic!("{violation}");
         }
         // Those of the check are none of a message's.
         #[cfg(test)]
         self.peers.lookups.0.set(lookups);
+        #[cfg(test)]
+        self.msgs.walks.set(walks);
     }
 
     /// Entries of the tables that a check walks.

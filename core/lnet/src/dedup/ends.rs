@@ -4,7 +4,7 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId};
 
 use crate::Node;
 use crate::dedup::numbering::Numbered;
-use crate::msg::{Msg, Role, Stage};
+use crate::msg::{Msg, Stage};
 use crate::outbox::Work;
 use crate::portal::md::Written;
 
@@ -44,48 +44,42 @@ impl Node {
 
     /// A driver has finished a remnant: a copy without a waiter. What it was a copy of has got through with
     /// it, or has one chance less.
-    pub(crate) fn remnant_ended(&mut self, now: Instant, id: MsgId, written: bool) {
+    /// `written` is `None` if its driver had not begun with it.
+    pub(crate) fn remnant_ended(&mut self, now: Instant, id: MsgId, written: Option<bool>) {
         let msg = self.msgs.get(id);
         let (md, numbered) = (msg.and_then(|m| m.md), msg.and_then(|m| m.numbered));
-        self.msgs.remnant_gone();
+        let latest = self.msgs.copies.ended(id, numbered);
         self.discard(id);
         if let Some(md) = md {
             self.release_md(now, md);
         }
-        if let Some(numbered) = numbered {
-            self.sibling_ended(numbered, written);
+        if let (Some(numbered), Some(latest)) = (numbered, latest) {
+            self.earlier_copy_ended(latest, numbered, written);
         }
     }
 
-    fn sibling_ended(&mut self, numbered: Numbered, written: bool) {
+    /// A remnant has ended, of which `id` is the latest copy.
+    fn earlier_copy_ended(&mut self, id: MsgId, numbered: Numbered, written: Option<bool>) {
         let is_it = |msg: &Msg| {
-            msg.has_one_end() && msg.numbered.is_some_and(|other| other.is_of(numbered))
+            let same = msg.numbered.is_some_and(|other| other.number() == numbered.number());
+            msg.has_one_end() && same
         };
-        let Some(id) = self.msgs.iter().find(|(_, msg)| is_it(msg)).map(|(id, _)| id) else {
-            return;
-        };
-        let Some(msg) = self.msgs.get_mut(id) else { return };
-        if written && let Some(numbered) = &mut msg.numbered {
-            numbered.note_written();
+        let Some(msg) = self.msgs.get_mut(id).filter(|msg| is_it(msg)) else { return };
+        let (Some(own), stage) = (&mut msg.numbered, msg.stage) else { return };
+        match written {
+            Some(true) => own.note_written(),
+            Some(false) => own.note_lost(),
+            None => {}
         }
-        let stage = msg.stage;
         match stage {
-            Stage::PeerQueue | Stage::NiQueue | Stage::Resting(_) if written => {
+            Stage::PeerQueue | Stage::NiQueue | Stage::Resting(_) if own.has_arrived() => {
                 let needless = Fault::new(HealthStatus::Ok, Errno::ECANCELED);
                 self.end_rest(id);
                 self.outbox.plan(Work::Finish(id, Err(needless)));
             }
             // It may have been kept for this copy alone.
-            Stage::Resting(_) if !self.has_remnants(numbered) => self.end_backoff(id),
+            Stage::Resting(_) if !self.msgs.copies.has_earlier(numbered) => self.end_backoff(id),
             _ => {}
         }
-    }
-
-    /// Whether drivers still have earlier copies of a message.
-    pub(crate) fn has_remnants(&self, numbered: Numbered) -> bool {
-        let is_one = |msg: &Msg| {
-            msg.role == Role::Remnant && msg.numbered.is_some_and(|other| other.is_of(numbered))
-        };
-        self.msgs.remnants() > 0 && self.msgs.iter().any(|(_, msg)| is_one(msg))
     }
 }

@@ -37,7 +37,7 @@ impl Numbering {
         let session = *self.session.get_or_insert_with(name);
         let n = self.next;
         self.next += 1;
-        Numbered { session, n, unsure: false, written: false }
+        Numbered { session, n, unsure: false, written: false, lost: false }
     }
 
     /// Whether a further copy of a message is recognized as one while `session` is the session with the
@@ -56,22 +56,38 @@ pub(crate) struct Numbered {
     unsure: bool,
     /// An earlier copy has been written whole.
     written: bool,
+    /// A copy has failed that may have reached the receiver, and taken the place of another one there.
+    lost: bool,
 }
 
+/// What all copies of a message have in common: its session, and its number there.
+pub(crate) type Number = (SessionName, u64);
+
 impl Numbered {
-    /// Whether both are copies of one message.
-    pub(super) fn is_of(self, other: Self) -> bool {
-        (self.session, self.n) == (other.session, other.n)
+    /// See [`Number`].
+    pub(crate) const fn number(self) -> Number {
+        (self.session, self.n)
     }
 
-    /// An earlier copy has been written whole: this one need not be.
+    /// An earlier copy has been written whole.
     pub(super) const fn note_written(&mut self) {
         self.written = true;
+    }
+
+    /// A copy has failed that may have reached the receiver.
+    pub(crate) const fn note_lost(&mut self) {
+        self.lost = true;
     }
 
     /// Whether an earlier copy has been written whole.
     pub(crate) const fn is_written(self) -> bool {
         self.written
+    }
+
+    /// Whether an earlier copy has been written whole, and no other one can have taken its place at the
+    /// receiver and been lost: a further copy need not be written.
+    pub(crate) const fn has_arrived(self) -> bool {
+        self.written && !self.lost
     }
 
     /// The next copy of the message may not be the first to arrive.

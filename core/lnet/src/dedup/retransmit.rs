@@ -78,6 +78,7 @@ impl Node {
         let until = self.timers.at(Timer::Response(md_id));
         self.await_answer(id, due);
         if let Some(msg) = self.msgs.get_mut(id) {
+            msg.until_deadline = true;
             // It was sent in time; its caller waits for the answer now (DEC-10).
             msg.deadline = until.unwrap_or(msg.deadline);
         }
@@ -127,15 +128,10 @@ impl Node {
     /// What a rail's driver had begun to write goes over its next connection from the beginning: there
     /// is no need for it where another copy has taken its place.
     pub(crate) fn recall_remnants(&mut self, ni: NiId, peer_ni: PeerNiId) {
-        if self.msgs.remnants() == 0 {
-            return;
-        }
-        let is_there = |m: &Msg| {
-            let rail = m.tx.map(|tx| (tx.ni, tx.peer_ni));
-            m.role == Role::Remnant && m.stage == Stage::Driver && rail == Some((ni, Some(peer_ni)))
-        };
+        let is_there = |m: &Msg| m.stage == Stage::Driver && m.rail() == Some((ni, peer_ni));
+        let remnants = self.msgs.copies.remnants();
         let ids: Vec<MsgId> =
-            self.msgs.iter().filter(|(_, m)| is_there(m)).map(|(id, _)| id).collect();
+            remnants.filter(|id| self.msgs.get(*id).is_some_and(is_there)).collect();
         for id in ids {
             self.ask_back(id);
         }

@@ -111,7 +111,7 @@ impl Node {
         };
         if role == Role::Remnant {
             // Another copy is on its way in its place.
-            self.remnant_ended(now, msg, false);
+            self.remnant_ended(now, msg, None);
         } else {
             self.again(now, msg, Reason::Unsent);
         }

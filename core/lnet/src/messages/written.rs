@@ -5,6 +5,7 @@ use lnet_wire::{Handle, Hdr, Kind};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::copies::Copies;
 use super::{Messages, Place};
 use crate::msg::{Msg, Role};
 
@@ -17,7 +18,7 @@ impl Serialize for Messages {
         for Place { msg, version, .. } in &self.places {
             places.push(((version % 2 == 1).then_some(msg), *version));
         }
-        (places, self.answering, self.remnants).serialize(to)
+        (places, self.answering, self.copies.len()).serialize(to)
     }
 }
 
@@ -25,7 +26,7 @@ impl<'de> Deserialize<'de> for Messages {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         type All = (Vec<Written<Msg>>, usize, usize);
         let (places, answering, remnants): All = Deserialize::deserialize(from)?;
-        let mut all = Self { answering, remnants, ..Self::default() };
+        let mut all = Self { answering, ..Self::default() };
         for (number, (msg, version)) in (0u32..).zip(places) {
             let taken = version % 2 == 1;
             if taken != msg.is_some() || (number == 0 && version != 0) {
@@ -38,6 +39,10 @@ impl<'de> Deserialize<'de> for Messages {
             all.len += usize::from(taken);
             let msg = msg.unwrap_or_else(|| Msg::new(Role::Remnant, NOTHING, Instant::ZERO));
             all.places.push(Place { msg, version, next_free });
+        }
+        all.copies = Copies::among(&all);
+        if all.copies.len() != remnants {
+            return Err(D::Error::custom("messages: remnants and their number disagree"));
         }
         Ok(all)
     }

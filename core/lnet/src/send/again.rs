@@ -13,7 +13,8 @@
 //! | `Unbound` | no | no | |
 //!
 //! An attempt adds to `retries` and to the paths tried. Where the message may have arrived, its next
-//! copy is marked as a further one.
+//! copy is marked as a further one. A message that leaves in doubt (`Unanswered`, `Begun`, `InDoubt`) has not
+//! failed: from then on it goes until its deadline, as `Tables::is_spent` has it.
 
 use lnet_types::{HealthStatus, Instant, MsgId, NiId, PeerNiId};
 
@@ -39,6 +40,13 @@ pub(crate) enum Reason {
     Unbound,
 }
 
+impl Reason {
+    /// Whether the message leaves as a further copy although no attempt of it has failed.
+    const fn is_doubt(self) -> bool {
+        matches!(self, Self::Unanswered { .. } | Self::Begun | Self::InDoubt { .. })
+    }
+}
+
 /// Whether a message may have arrived whose attempt has failed so.
 pub(crate) const fn may_have_arrived(status: HealthStatus) -> bool {
     matches!(status, HealthStatus::NetworkTimeout | HealthStatus::RemoteTimeout)
@@ -62,6 +70,7 @@ impl Node {
         self.return_credits(id);
         let Some(msg) = self.msgs.get_mut(id) else { return };
         msg.stage = Stage::Moving;
+        msg.until_deadline |= reason.is_doubt();
         if let Some((status, rail)) = attempt {
             msg.failed = Some(status);
             msg.retries += 1;
@@ -97,10 +106,10 @@ impl Node {
     /// place.
     pub(crate) fn make_twin(&mut self, id: MsgId) -> Option<MsgId> {
         let twin = self.msgs.get_mut(id)?.twin();
-        let (md, is_copy) = (twin.md, twin.role == Role::Copy);
-        self.msgs.remnant_made();
+        let (md, is_copy, numbered) = (twin.md, twin.role == Role::Copy, twin.numbered);
         self.free_credits(id);
         let new = self.msgs.insert(twin);
+        self.msgs.copies.replaced(id, new, numbered);
         if let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md)) {
             md.refs += 1;
             if let Some(tracker) = md.tracker.as_mut().filter(|_| is_copy) {

@@ -14,7 +14,7 @@ impl Tables<'_> {
     pub(crate) fn deadline_of(&self, now: Instant, msg: &Msg, ni: NiId) -> Instant {
         match msg.limit {
             // As long as its caller waits for the answer.
-            _ if matches!(msg.role, Role::Copy | Role::Repeat) => msg.deadline,
+            _ if msg.until_deadline => msg.deadline,
             Some(limit) => msg.born + limit,
             None if self.tunables.conduct.deadline_per_attempt => self.deadline_from(now, ni),
             // The age of a message that passes through is not known here (H-31).

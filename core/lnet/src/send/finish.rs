@@ -10,6 +10,7 @@ use crate::msg::{Msg, Role};
 use crate::output::Payload;
 use crate::portal::RESERVED_PORTAL;
 use crate::portal::owner::Owner;
+use crate::send::again::may_have_arrived;
 use crate::send::{Next, Reason};
 use crate::{Event, EventKind, MdOptions, Node};
 
@@ -33,23 +34,31 @@ impl Node {
     }
 
     /// A message whose last attempt has failed has got through all the same if an earlier copy has, which
-    /// its driver did not give back when its rail fell silent; as long as a driver has one, it may.
+    /// its driver did not give back when its rail fell silent; as long as a driver has one, it may. Where
+    /// two have reached the receiver, the later one takes the place of the other, written or not: if it is
+    /// lost, the message goes again as long as it may.
     fn with_earlier_copies(
-        &self,
+        &mut self,
         id: MsgId,
         outcome: Result<(), Fault>,
         next: Next,
     ) -> (Result<(), Fault>, Next) {
-        let msg = self.msgs.get(id).filter(|msg| outcome.is_err() && msg.has_one_end());
-        let Some((msg, numbered)) = msg.and_then(|msg| Some((msg, msg.numbered?))) else {
+        let (Err(fault), now) = (outcome, self.now()) else { return (outcome, next) };
+        let msg = self.msgs.get_mut(id).filter(|msg| msg.has_one_end());
+        let Some((numbered, deadline)) =
+            msg.and_then(|msg| Some((msg.numbered.as_mut()?, msg.deadline)))
+        else {
             return (outcome, next);
         };
-        if numbered.is_written() {
+        if may_have_arrived(fault.status) {
+            numbered.note_lost();
+        }
+        let (numbered, ends) = (*numbered, matches!(next, Next::End | Next::Spent));
+        if numbered.has_arrived() || (ends && numbered.is_written()) {
             return (Ok(()), Next::End);
         }
-        let ends = matches!(next, Next::End | Next::Spent);
-        if ends && self.now() < msg.deadline && self.has_remnants(numbered) {
-            return (outcome, Next::Rest(msg.deadline));
+        if ends && now < deadline && self.msgs.copies.has_earlier(numbered) {
+            return (outcome, Next::Rest(deadline));
         }
         (outcome, next)
     }
@@ -97,7 +106,7 @@ impl Node {
             Role::AckIn => Some(EventKind::Ack),
             Role::ReplyIn => Some(EventKind::Reply),
             Role::Copy => return self.copy_ended(now, id, status.is_ok()),
-            Role::Remnant => return self.remnant_ended(now, id, status.is_ok()),
+            Role::Remnant => return self.remnant_ended(now, id, Some(status.is_ok())),
             Role::Repeat => return self.repeat_ended(id, status.is_ok()),
             Role::AckOut | Role::Forward => None,
         };

@@ -177,6 +177,7 @@ impl Node {
             msg.stage = Stage::Moving;
             msg.born = now;
             msg.retries = 0;
+            msg.until_deadline = false;
             msg.numbered = None;
             msg.tried.clear();
         }

@@ -57,8 +57,7 @@ impl<'a> Tables<'a> {
     /// Whether a message has no attempt left, and whether there is a limit that says so.
     pub(crate) fn is_spent(&self, msg: &Msg) -> (bool, bool) {
         match self.tunables.retries() {
-            // It has been written: what it is lost with is not its fault.
-            Retries::Count(1..) if msg.role == Role::Copy => (false, true),
+            Retries::Count(1..) if msg.until_deadline => (false, true),
             Retries::Count(limit) => (msg.retries >= limit, limit != 0),
             Retries::Paths => (self.paths_left(msg) == 0, true),
         }

@@ -45,7 +45,7 @@ pub(crate) enum News {
 impl Tables<'_> {
     /// Until when a message rests whose attempt has just failed; `None` if it need not.
     pub(crate) fn rests_until(&self, now: Instant, msg: &Msg) -> Option<Instant> {
-        if msg.role == Role::Copy {
+        if msg.until_deadline {
             return self.copy_rests_until(now, msg);
         }
         let Retries::Count(limit) = self.tunables.retries() else { return None };

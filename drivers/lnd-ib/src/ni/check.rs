@@ -1,6 +1,7 @@
 //! What holds between any two inputs, for tests.
 
 use super::IbNi;
+use super::receive::Pending;
 use crate::conn::ConnState;
 use crate::tx::Place;
 
@@ -48,6 +49,8 @@ impl IbNi {
             let done = tx.place == Place::Conn && tx.flags.is_complete() && !closing;
             holds(!done, format!("{key:?}: complete and not ended"))?;
         }
+        let kept = self.rxs.values().filter(|p| matches!(p, Pending::Kept { .. })).count();
+        holds(kept == self.kept, format!("kept {} {kept}", self.kept))?;
         for (rx, pending) in &self.rxs {
             let Some(id) = pending.conn() else { continue };
             let has = self.conns.get(id).is_some_and(|conn| conn.rxs.contains(rx));

@@ -34,10 +34,7 @@ impl IbNi {
         *self.stats.closed.entry(reason.name()).or_default() += 1;
         self.outputs.push_back(Output::Cm(CmCall::Disconnect { conn: id }));
         self.report(Event::Closed { nid, reason });
-        for rx in rxs {
-            self.rxs.remove(&rx);
-            self.report(Event::RxGone { rx });
-        }
+        self.leave_conn(rxs, reason.is_innocent());
         for key in txs {
             if let Some(tx) = self.txs.get_mut(key) {
                 let fault = reason.fault(tx.flags, self.config.legacy_status);
@@ -97,11 +94,8 @@ impl IbNi {
         if conn.state == ConnState::Closing && !conn.is_drained() {
             self.stats.undrained += 1;
         }
-        let (rxs, txs) = (conn.rxs.clone(), conn.txs.clone());
-        for rx in rxs {
-            self.rxs.remove(&rx);
-            self.report(Event::RxGone { rx });
-        }
+        let (rxs, txs, believed) = (conn.rxs.clone(), conn.txs.clone(), conn.believed);
+        self.leave_conn(rxs, believed && !self.stopped);
         self.outputs.push_back(Output::Cm(CmCall::Destroy { conn: id }));
         self.works.retain(|_, (conn, _)| *conn != id);
         for key in txs {

@@ -5,6 +5,7 @@ mod check;
 mod close;
 mod connect;
 mod device;
+mod kept;
 mod receive;
 mod timers;
 mod transmit;
@@ -28,6 +29,7 @@ use crate::tunables::{ConfigError, IbConfig};
 use crate::tx::{Tx, TxKey};
 use crate::value::{ConnId, Event, MapId, Output, WorkId};
 
+pub use kept::KEPT_MAX;
 use receive::Pending;
 use timers::Timer;
 use watch::Rail;
@@ -65,6 +67,8 @@ pub struct IbNi {
     works: BTreeMap<WorkId, (ConnId, TxKey)>,
     maps: BTreeMap<MapId, TxKey>,
     rxs: BTreeMap<RxId, Pending>,
+    /// How many of them are kept without a connection.
+    kept: usize,
     timers: BTreeSet<(Instant, Timer)>,
     outputs: VecDeque<Output>,
     /// Receive buffers that are posted again once the outputs have been carried out.
@@ -113,6 +117,7 @@ impl IbNi {
             works: BTreeMap::new(),
             maps: BTreeMap::new(),
             rxs: BTreeMap::new(),
+            kept: 0,
             timers: BTreeSet::new(),
             outputs: VecDeque::new(),
             backs: Vec::new(),
@@ -222,6 +227,7 @@ impl IbNi {
         self.unwatch_all();
         self.forget_device();
         self.close_all(CloseReason::Stopped);
+        self.release_all();
     }
 
     /// Whether a stopped interface has nothing left that the adapter could reach.

@@ -2,7 +2,7 @@
 
 use lnet::{Rx, Sink, Verdict};
 use lnet_types::{
-    Errno, Fault, HealthStatus, Instant, MsgId, Nid, Pid, RxId, iovec_len, iovec_slice,
+    Errno, Fault, HealthStatus, Instant, IoVec, MsgId, Nid, Pid, RxId, iovec_len, iovec_slice,
 };
 use lnet_wire::ib::{Body, Done, Msg, RdmaDesc, Type};
 use lnet_wire::{Hdr, Kind};
@@ -26,6 +26,8 @@ pub(super) enum Pending {
     GetReq { conn: ConnId, slot: u16, cookie: u64, rd: RdmaDesc, hdr: Hdr },
     /// Its data are in place already.
     Landed,
+    /// Its connection has ended, and its payload was copied out of the receive buffer (`kept.rs`).
+    Kept { hdr: Hdr, have: u32 },
 }
 
 impl Pending {
@@ -34,13 +36,15 @@ impl Pending {
             Self::Immediate { conn, .. }
             | Self::PutReq { conn, .. }
             | Self::GetReq { conn, .. } => Some(*conn),
-            Self::Landed => None,
+            Self::Landed | Self::Kept { .. } => None,
         }
     }
 }
 
 /// The message was cut: its payload is not there.
-const CUT: Fault = Fault::new(HealthStatus::RemoteError, Errno::EPROTO);
+pub(super) const CUT: Fault = Fault::new(HealthStatus::RemoteError, Errno::EPROTO);
+/// The connection has ended before the payload was asked for.
+const GONE: Fault = Fault::new(HealthStatus::RemoteError, Errno::ECONNRESET);
 /// Fewer bytes were written than were asked for.
 const SHORT: Fault = Fault::new(HealthStatus::RemoteError, Errno::EIO);
 
@@ -186,22 +190,31 @@ impl IbNi {
     }
 
     /// The node's verdict on a header. [`Verdict::Defer`] leaves the message where it is: it holds its
-    /// receive buffer, and so a credit of the peer.
+    /// receive buffer, and so a credit of the peer; behind the end of its connection it is kept.
     pub fn verdict(&mut self, now: Instant, rx: RxId, verdict: Verdict) {
         self.clock(now);
         if matches!(verdict, Verdict::Defer) {
-            return;
+            return self.deferred(rx);
         }
-        let Some(pending) = self.rxs.remove(&rx) else { return };
+        let Some(pending) = self.rxs.remove(&rx) else {
+            // The node has decided before it heard that the message has gone.
+            if let Verdict::Deliver { msg, .. } = verdict {
+                self.report(Event::RxDone { msg, outcome: Err(GONE) });
+            }
+            return;
+        };
         let conn = pending.conn();
         if let Some(conn) = conn.and_then(|conn| self.conns.get_mut(conn)) {
             conn.rxs.remove(&rx);
         }
         match verdict {
-            Verdict::Deliver { msg, sink } => self.deliver(pending, msg, sink),
+            Verdict::Deliver { msg, sink } => self.deliver(rx, pending, msg, sink),
             Verdict::Defer => {}
-            Verdict::Drop(_) => self.reject(pending, 0, Errno::ENODATA.negative()),
+            Verdict::Drop(_) => self.reject(rx, pending, 0, Errno::ENODATA.negative()),
             Verdict::Close(how) => {
+                if let Pending::Kept { .. } = pending {
+                    self.release(rx, IoVec::new());
+                }
                 if let Some(conn) = pending.conn() {
                     self.close(conn, CloseReason::Misbehaved(how));
                 }
@@ -213,9 +226,21 @@ impl IbNi {
         }
     }
 
+    /// A message waits for its verdict: behind the end of its connection, of which its receive buffer would
+    /// be the last, it leaves that.
+    fn deferred(&mut self, rx: RxId) {
+        let Some(id) = self.rxs.get(&rx).and_then(Pending::conn) else { return };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if conn.state == ConnState::Closing && conn.rxs.remove(&rx) {
+            self.leave_conn([rx].into(), true);
+            self.drained(id, None);
+        }
+    }
+
     /// A message has no receiver: PUTs are answered with one status, GETs with the other.
-    fn reject(&mut self, pending: Pending, put: i32, get: i32) {
+    fn reject(&mut self, rx: RxId, pending: Pending, put: i32, get: i32) {
         match pending {
+            Pending::Kept { .. } => self.release(rx, IoVec::new()),
             Pending::Immediate { conn, slot, .. } => self.backs.push((conn, slot, Back::Credit)),
             Pending::PutReq { conn, slot, cookie, .. } => {
                 self.backs.push((conn, slot, Back::Credit));
@@ -229,8 +254,9 @@ impl IbNi {
         }
     }
 
-    fn deliver(&mut self, pending: Pending, msg: MsgId, sink: Sink) {
+    fn deliver(&mut self, rx: RxId, pending: Pending, msg: MsgId, sink: Sink) {
         match pending {
+            Pending::Kept { hdr, have } => self.deliver_kept(rx, hdr, have, msg, sink),
             Pending::Landed => self.report(Event::RxDone { msg, outcome: Ok(Landed::InPlace) }),
             Pending::Immediate { conn, slot, hdr, have } => {
                 self.deliver_immediate(conn, slot, hdr, have, msg, sink);
@@ -247,7 +273,7 @@ impl IbNi {
                 let (memory, len, landing) = self.landing(sink, nob);
                 if len == 0 {
                     self.report(Event::RxDone { msg, outcome: Ok(Landed::InPlace) });
-                    return self.reject(Pending::PutReq { conn, slot, cookie, nob }, 0, 0);
+                    return self.reject(rx, Pending::PutReq { conn, slot, cookie, nob }, 0, 0);
                 }
                 let Some(peer) = self.conns.get(conn).map(|conn| conn.peer) else { return };
                 let kind = TxKind::PutAck { src_cookie: cookie, rd: None, nob: len, landing };

@@ -4,11 +4,11 @@
 
 use core::time::Duration;
 
-use lnd_ib::{Adapter, CmEvent, ConnId, DeviceEvent, Event, IbConfig, Output, WorkId};
+use lnd_ib::{Adapter, CmEvent, ConnId, DeviceEvent, Event, IbConfig, KEPT_MAX, Output, WorkId};
 use lnet::{Doubt, Link};
-use lnet_types::{Errno, HealthStatus as H};
-use lnet_wire::ByteOrder;
+use lnet_types::{Errno, HealthStatus as H, RxId};
 use lnet_wire::ib::{Body, ConnParams, Done, Frag, Msg, MsgHead, RdmaDesc, Type, Version};
+use lnet_wire::{ByteOrder, Hdr};
 
 use crate::flows::{A, B, SECOND, pair};
 use crate::support::fabric::World;
@@ -223,6 +223,113 @@ fn a_message_that_is_read_behind_the_end_of_its_connection_is_delivered() {
     let new = &world.hosts[1].received[received..];
     assert_eq!(new.iter().map(|r| r.outcome).collect::<Vec<_>>(), [Some(Ok(()))]);
     assert_eq!(world.hosts[1].port.ib.stats().last_words, 1);
+    world.assert_clean();
+}
+
+/// B defers a message of A's, whose connection then ends for B's driver, before or after B reads it.
+fn deferred_at_an_end(len: u32, unread: bool) -> (World, RxId, Hdr) {
+    let (mut world, _) = connected(IbConfig::default());
+    world.hosts[1].taste = vec![Taste::Defer];
+    world.hosts[1].keep_deferred = true;
+    let far = other_side(&world);
+    world.put(0, 1, 1, len);
+    if unread {
+        end_unread(&mut world, 1, far);
+    }
+    world.run(Duration::from_millis(1));
+    if !unread {
+        end_unread(&mut world, 1, far);
+    }
+    world.run(Duration::from_secs(60));
+    let (rx, hdr) = *world.hosts[1].undecided.last().expect("it is deferred");
+    (world, rx, hdr)
+}
+
+#[test]
+fn a_deferred_immediate_is_delivered_long_after_the_end_of_its_connection() {
+    for (unread, bytes) in [(false, false), (false, true), (true, false)] {
+        let (mut world, rx, hdr) = deferred_at_an_end(3000, unread);
+        assert_eq!(world.hosts[0].end(1), Some(Ok(())), "B's adapter has acknowledged it");
+        assert!(world.hosts[1].gone.is_empty() && world.conns(1).is_empty(), "unread: {unread}");
+        let received = world.hosts[1].received.len();
+        world.hosts[1].taste = vec![if bytes { Taste::Bytes } else { Taste::Keep }];
+        let now = world.now;
+        world.hosts[1].decide(now, rx, hdr);
+        world.drain(1);
+        let new = &world.hosts[1].received[received..];
+        assert_eq!(new.iter().map(|r| r.outcome).collect::<Vec<_>>(), [Some(Ok(()))]);
+        assert_eq!(new[0].bytes.as_ref().map(Vec::len), Some(3000), "they are compared");
+        assert_eq!(world.hosts[1].port.ib.kept(), 0);
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn a_kept_message_can_be_dropped_and_ends_with_its_interface() {
+    let (mut world, rx, hdr) = deferred_at_an_end(8, false);
+    world.hosts[1].taste = vec![Taste::Drop];
+    let now = world.now;
+    world.hosts[1].decide(now, rx, hdr);
+    world.drain(1);
+    assert_eq!(world.hosts[1].port.ib.kept(), 0);
+    world.assert_clean();
+    let (mut world, rx, _) = deferred_at_an_end(8, false);
+    assert_eq!(world.hosts[1].port.ib.kept(), 1);
+    let now = world.now;
+    world.hosts[1].port.ib.stop(now);
+    world.drain(1);
+    assert_eq!(world.hosts[1].port.ib.kept(), 0);
+    assert!(world.hosts[1].gone.contains(&rx));
+    world.assert_clean();
+}
+
+#[test]
+fn a_deferred_request_for_an_exchange_ends_with_its_connection() {
+    let (world, rx, _) = deferred_at_an_end(65536, false);
+    assert!(world.hosts[1].gone.contains(&rx));
+    assert!(matches!(world.hosts[0].end(1), Some(Err(_))), "its sender knows");
+    world.assert_clean();
+}
+
+#[test]
+fn a_verdict_that_crosses_the_end_of_its_connection_ends_the_delivery() {
+    let (mut world, _) = connected(IbConfig::default());
+    world.hosts[1].taste = vec![Taste::Defer];
+    world.hosts[1].keep_deferred = true;
+    world.put(0, 1, 1, 65536);
+    world.run(Duration::from_millis(1));
+    let (rx, hdr) = *world.hosts[1].undecided.last().expect("it is deferred");
+    let far = other_side(&world);
+    end_unread(&mut world, 1, far);
+    // B has not heard of the end yet.
+    world.hosts[1].taste = vec![Taste::Keep];
+    let (received, now) = (world.hosts[1].received.len(), world.now);
+    world.hosts[1].decide(now, rx, hdr);
+    world.drain(1);
+    let new = &world.hosts[1].received[received..];
+    assert!(matches!(new[0].outcome, Some(Err(_))), "{:?}", new[0].outcome);
+    world.assert_clean();
+}
+
+#[test]
+fn messages_beyond_the_limit_of_kept_ones_end_with_their_connection() {
+    let (mut world, _) = connected(IbConfig::default());
+    world.hosts[1].taste = vec![Taste::Defer];
+    world.hosts[1].keep_deferred = true;
+    let mut number = 1;
+    while world.hosts[1].gone.len() < 8 {
+        assert!(number < 8 * KEPT_MAX as u64, "kept {}", world.hosts[1].port.ib.kept());
+        for _ in 0..8 {
+            world.put(0, 1, number, 8);
+            number += 1;
+        }
+        world.run(SECOND);
+        for far in world.conns(1) {
+            end_unread(&mut world, 1, far);
+        }
+        world.run(SECOND);
+    }
+    assert_eq!(world.hosts[1].port.ib.kept(), KEPT_MAX);
     world.assert_clean();
 }
 

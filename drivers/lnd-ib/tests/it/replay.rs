@@ -327,6 +327,8 @@ impl Player {
                 Output::Unmap { .. }
                 | Output::Copy { .. }
                 | Output::Scatter { .. }
+                | Output::Keep { .. }
+                | Output::Release { .. }
                 | Output::Look
                 | Output::Reopen => {}
                 Output::Event(event) => self.event(event),

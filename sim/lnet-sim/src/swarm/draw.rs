@@ -25,12 +25,17 @@ fn has_rdma(seed: u64) -> bool {
     Prng::new(seed ^ 0x02B1_0987).one_in(2)
 }
 
-/// The text of the scenario of this seed.
-pub(super) fn text(seed: u64) -> String {
+/// The names of networks, and those of a round on RDMA alone.
+const NETS: [&str; 3] = ["tcp", "o2ib", "tcp1"];
+const RDMA_NETS: [&str; 3] = ["o2ib", "o2ib1", "o2ib2"];
+
+/// The text of the scenario of this seed, on networks of any kind or on RDMA alone.
+pub(super) fn text(seed: u64, rdma_alone: bool) -> String {
     let mut rng = Prng::new(seed);
-    let bytes = at_byte_level(seed);
-    let rdma = bytes && has_rdma(seed);
-    let mut drawn = Drawing { bytes, rdma, ..Drawing::default() };
+    let bytes = rdma_alone || at_byte_level(seed);
+    let rdma = bytes && (rdma_alone || has_rdma(seed));
+    let names = if rdma_alone { RDMA_NETS } else { NETS };
+    let mut drawn = Drawing { names, bytes, rdma, ..Drawing::default() };
     let rage = PEACE + 2 + rng.below(24);
     let profile = ["default", "default", "kernel", "pre-2.13", "off"][rng.below(5) as usize];
     let conduct = conduct_of(profile, &flipped(seed, profile));
@@ -74,6 +79,8 @@ pub(super) fn text(seed: u64) -> String {
 #[derive(Default)]
 struct Drawing {
     text: String,
+    /// Names of networks.
+    names: [&'static str; 3],
     /// Rails that a fault may be on.
     places: Vec<String>,
     /// Their networks.
@@ -103,6 +110,11 @@ impl Drawing {
             self.places.push(format!("{name}/{n}"));
             self.nets.push((*net).to_owned());
         }
+    }
+
+    /// Whether a network is RDMA.
+    fn is_rdma(&self, net: &str) -> bool {
+        self.rdma && (net == "o2ib" || self.names == RDMA_NETS)
     }
 
     fn tune(&mut self, node: &str, at: u64, setting: &str) {
@@ -236,30 +248,31 @@ fn net(drawn: &mut Drawing, rng: &mut Prng, name: &str) {
     if rng.one_in(6) && !drawn.bytes {
         put("transport", "\"datagram\"");
     }
-    if drawn.rdma && name == "o2ib" {
+    if drawn.is_rdma(name) {
         put("transport", "\"rdma\"");
     }
     drawn.line(&text);
 }
 
 fn flat(drawn: &mut Drawing, rng: &mut Prng) {
-    const NETS: [&str; 3] = ["tcp", "o2ib", "tcp1"];
+    let names = drawn.names;
     let nets = 1 + rng.below(3) as usize;
-    for name in NETS.iter().take(nets) {
+    for name in names.iter().take(nets) {
         net(drawn, rng, name);
     }
     for n in 0..2 + rng.below(5) {
         // All have a rail on the first, so that they can meet.
-        let mut rails = vec![NETS[0]];
+        let mut rails = vec![names[0]];
         for _ in 0..rng.below(3) {
-            rails.push(NETS[rng.below(nets as u64) as usize]);
+            rails.push(names[rng.below(nets as u64) as usize]);
         }
         drawn.node(&format!("n{n}"), true, &rails, "");
     }
 }
 
 fn routed(drawn: &mut Drawing, rng: &mut Prng) {
-    for name in ["tcp", "o2ib"] {
+    let [near, far, _] = drawn.names;
+    for name in [near, far] {
         net(drawn, rng, name);
     }
     let routers = 1 + rng.below(3);
@@ -272,15 +285,15 @@ fn routed(drawn: &mut Drawing, rng: &mut Prng) {
             true => "tunables = { tiny_buffers = 512, small_buffers = 256, large_buffers = 32 }\n",
             false => "",
         };
-        drawn.node(&format!("r{n}"), false, &["tcp", "o2ib"], &format!("router = true\n{buffers}"));
+        drawn.node(&format!("r{n}"), false, &[near, far], &format!("router = true\n{buffers}"));
     }
     for n in 0..1 + rng.below(3) {
-        let rails = if rng.one_in(3) { &["tcp", "tcp"][..] } else { &["tcp"] };
-        drawn.node(&format!("c{n}"), true, rails, &route("o2ib"));
+        let rails = if rng.one_in(3) { &[near, near][..] } else { &[near] };
+        drawn.node(&format!("c{n}"), true, rails, &route(far));
     }
     for n in 0..1 + rng.below(3) {
-        let rails = if rng.one_in(3) { &["o2ib", "o2ib"][..] } else { &["o2ib"] };
-        drawn.node(&format!("s{n}"), true, rails, &route("tcp"));
+        let rails = if rng.one_in(3) { &[far, far][..] } else { &[far] };
+        drawn.node(&format!("s{n}"), true, rails, &route(near));
     }
 }
 
@@ -430,7 +443,7 @@ fn fault(drawn: &mut Drawing, rng: &mut Prng, rage: u64) {
 
 /// What befalls an RDMA adapter alone.
 fn adapter_fault(drawn: &mut Drawing, rng: &mut Prng, rage: u64) {
-    let rails = drawn.places.iter().zip(&drawn.nets).filter(|(_, net)| *net == "o2ib");
+    let rails = drawn.places.iter().zip(&drawn.nets).filter(|(_, net)| drawn.is_rdma(net));
     let places: Vec<String> = rails.map(|(place, _)| place.clone()).collect();
     if places.is_empty() {
         return;

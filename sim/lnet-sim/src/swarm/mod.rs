@@ -34,6 +34,8 @@ pub enum Floor {
     /// LNet, and programs on it.
     #[default]
     Lnet,
+    /// The same on RDMA networks alone, with what befalls adapters.
+    Rdma,
     /// The request layer: targets and clients.
     Rpc,
     /// Locks: lock targets, and programs that take locks.
@@ -44,13 +46,19 @@ pub enum Floor {
 
 impl Floor {
     /// All of them, by their words.
-    pub const ALL: [(&str, Self); 4] =
-        [("lnet", Self::Lnet), ("rpc", Self::Rpc), ("locks", Self::Locks), ("files", Self::Files)];
+    pub const ALL: [(&str, Self); 5] = [
+        ("lnet", Self::Lnet),
+        ("rdma", Self::Rdma),
+        ("rpc", Self::Rpc),
+        ("locks", Self::Locks),
+        ("files", Self::Files),
+    ];
 
     /// The word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lnet => "lnet",
+            Self::Rdma => "rdma",
             Self::Rpc => "rpc",
             Self::Locks => "locks",
             Self::Files => "files",
@@ -84,7 +92,8 @@ impl Round {
     /// As [`Round::draw`].
     pub fn draw_on(floor: Floor, seed: u64) -> Result<Self, ScenarioError> {
         let text = match floor {
-            Floor::Lnet => draw::text(seed),
+            Floor::Lnet => draw::text(seed, false),
+            Floor::Rdma => draw::text(seed, true),
             Floor::Rpc => rpc::text(seed),
             Floor::Locks => locks::text(seed),
             Floor::Files => files::text(seed),

@@ -160,6 +160,21 @@ fn a_pulled_cable_costs_at_most_100_ms_where_another_rail_lives() {
     }
 }
 
+/// What leaves for the second host by its first rail vanishes, or what comes from there; the links stay up.
+#[test]
+fn a_black_hole_in_either_direction_costs_at_most_100_ms() {
+    for direction in ["in", "out"] {
+        for second in ["", TCP] {
+            let fault = format!("{PULLED}direction = \"{direction}\"\n");
+            let played = rails(second, &fault);
+            assert_eq!(played.violation, None, "{direction} {second}");
+            assert!(played.summary.holds(), "{direction} {second}{}", played.summary);
+            let stall = played.summary.stall_max;
+            assert!(stall <= 100_000_000, "{direction} {second}: {stall} ns\n{}", played.summary);
+        }
+    }
+}
+
 #[test]
 fn a_dead_device_costs_at_most_100_ms_where_another_rail_lives() {
     let fault = PULLED.replace("\"cut\"", "\"device\"");

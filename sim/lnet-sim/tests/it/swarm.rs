@@ -31,6 +31,26 @@ fn a_round_in_four_flips_rows_of_the_conduct_table_and_over_many_rounds_all() {
 }
 
 #[test]
+fn rounds_on_rdma_alone_have_no_other_network_and_all_faults_of_adapters() {
+    let (kinds, texts) = rounds::drawn(Floor::Rdma);
+    for kind in ["completions", "credits", "degraded", "device"] {
+        assert!(kinds.contains(&kind), "{kinds:?}");
+    }
+    let count = |what: &str| texts.matches(what).count();
+    assert_eq!(count("[[net]]"), count("transport = \"rdma\""));
+    assert_eq!(count("fidelity = \"bytes\""), 500);
+    assert!(count("router = true") > 100 && count("\"o2ib2\"") > 100);
+}
+
+#[test]
+fn three_rounds_on_rdma_alone_break_no_rule() {
+    for n in 0..3 {
+        let played = rounds::holds(Floor::Rdma, seed_of(4, n));
+        assert!(played.summary.completed > 0, "{}", played.summary);
+    }
+}
+
+#[test]
 fn four_rounds_of_the_swarm_break_no_rule() {
     for n in 0..4 {
         let played = rounds::holds(Floor::Lnet, seed_of(2, n));

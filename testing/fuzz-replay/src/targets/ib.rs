@@ -356,7 +356,10 @@ impl Shell<'_> {
                 }
                 Output::Cm(CmCall::Destroy { conn }) => self.conns.retain(|c| *c != conn),
                 Output::Cm(_) | Output::Receive { .. } | Output::Unmap { .. } => {}
-                Output::Copy { at, len, .. } => assert!(at + len as usize <= MSG_MAX),
+                Output::Copy { at, len, .. } | Output::Keep { at, len, .. } => {
+                    assert!(at + len as usize <= MSG_MAX);
+                }
+                Output::Release { .. } => {}
                 Output::Post(post) => {
                     let (msg, nob) =
                         Msg::parse(&padded(&post.head)).expect("what is sent is a message");

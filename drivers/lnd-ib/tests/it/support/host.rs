@@ -103,8 +103,9 @@ pub(crate) struct StandIn {
     /// GETs of ours, by their number: where the data go.
     gets: BTreeMap<u64, IoVec>,
     pub(crate) deferred: Vec<(RxId, Hdr)>,
-    /// What is deferred is never decided.
+    /// What is deferred is decided by the test alone.
     pub(crate) keep_deferred: bool,
+    pub(crate) undecided: Vec<(RxId, Hdr)>,
     pub(crate) gone: BTreeSet<RxId>,
     pub(crate) events: Vec<Event>,
     /// Numbers of GETs whose data were right.
@@ -153,6 +154,7 @@ impl Host {
             gets: BTreeMap::new(),
             deferred: Vec::new(),
             keep_deferred: false,
+            undecided: Vec::new(),
             gone: BTreeSet::new(),
             events: Vec::new(),
             got: Vec::new(),
@@ -385,9 +387,8 @@ impl StandIn {
     fn judge(&mut self, rx: RxId, hdr: Hdr, may_defer: bool) -> Verdict {
         let taste = if self.taste.len() > 1 { self.taste.remove(0) } else { self.taste[0] };
         if taste == Taste::Defer && may_defer {
-            if !self.keep_deferred {
-                self.deferred.push((rx, hdr));
-            }
+            let list = if self.keep_deferred { &mut self.undecided } else { &mut self.deferred };
+            list.push((rx, hdr));
             return Verdict::Defer;
         }
         if taste == Taste::Drop && !matches!(hdr.kind, Kind::Reply { .. }) {
