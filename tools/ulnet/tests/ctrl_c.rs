@@ -110,7 +110,7 @@ fn an_interrupted_rpc_bench_prints_its_account_and_leaves_no_export() {
         until("four clients", || rpc.exports().unwrap().len() == 4);
         let (out, err, code) = end(child, signal);
         assert_eq!(code, Some(1), "{err}");
-        assert!(out.starts_with("calls ") && out.contains(" failed 0 "), "{out}");
+        assert!(out.starts_with("calls ") && out.contains(" failed 0 "), "{out}{err}");
         assert!(err.contains("interrupted"), "{err}");
         assert_eq!(rpc.exports().unwrap().len(), 0);
     }

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, sym
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ulnet");
 
@@ -266,7 +266,11 @@ fn a_tree_of_hundreds_of_files_goes_in_and_comes_out_the_same() {
     assert!(fs::metadata(site.scratch.0.join("out/sparse")).unwrap().blocks() < 2048, "holes");
 
     // What is there is left; what differs is repaired.
-    fs::write(source.join("d1/e/f005"), bytes(5 * 97, 1)).unwrap();
+    let changed = source.join("d1/e/f005");
+    fs::write(&changed, bytes(5 * 97, 1)).unwrap();
+    // Times are compared in seconds, and all of this takes less than one.
+    let later = SystemTime::now() + Duration::from_secs(2);
+    fs::File::options().write(true).open(&changed).unwrap().set_modified(later).unwrap();
     let again = site.ok(&["cp", "-r", "--resume", "./tree", "/", "--json"]);
     let again: serde_json::Value = serde_json::from_str(&again).unwrap();
     assert_eq!((&again["files"], &again["failed"]), (&1.into(), &serde_json::json!([])), "{again}");

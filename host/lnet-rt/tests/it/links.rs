@@ -174,7 +174,9 @@ fn a_lost_link_costs_no_way_of_an_interface_whose_own_link_is_up() {
         near.call(|stack, now| stack.disconnect_tcp(now, Net::TCP, None, false))
             .blocking()
             .unwrap();
-        far.ping(back, PATIENCE).blocking().expect("a peer connects while the other link is lost");
+        // The first one may meet a stream that has just been closed.
+        let reached = |_| far.ping(back, Duration::from_secs(10)).blocking().is_ok();
+        assert!((0..3).any(reached), "a peer connects while the other link is lost");
         a.link_up("eth1").unwrap();
         becomes(&near, second, true);
         assert!(!kept());

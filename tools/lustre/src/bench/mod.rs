@@ -119,10 +119,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if sum.twice + sum.lost > 0 {
         bail!("{} executed twice, {} lost", sum.twice, sum.lost);
     }
-    stop.check()?;
     if sum.failed > 0 {
-        bail!("{} calls failed, the first: {}", sum.failed, sum.first_failure);
+        let before = if stop.is_wanted() { "interrupted; " } else { "" };
+        bail!("{before}{} calls failed, the first: {}", sum.failed, sum.first_failure);
     }
+    stop.check()?;
     Ok(())
 }
 
