@@ -1,12 +1,12 @@
 //! Interfaces that the fault of another one has cut off from peers: the system's route to these leaves by
 //! that one, whose link is lost, or which is silent towards them (a black hole, a switch that is unplugged).
-//! Their streams, with a lost link those to come included, stay on their own device until that is over, so
+//! Their streams stay on their own device until that is over, those to come included if the fault is ours, so
 //! that one lost rail is one lost interface. In networks where each rail is an IP network of its own, half of
 //! the ways between two nodes are of that kind, and a peer of ours that suspects no rails goes on using them.
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lnd_sock::Kept;
 use lnet::{Doubt, Link};
@@ -29,8 +29,25 @@ pub(crate) struct Detours {
     took: Duration,
 }
 
-/// Rails that are silent: an address of ours, and a peer's.
-type Silent = BTreeSet<(IpAddr, IpAddr)>;
+/// Rails that are silent.
+#[derive(Debug, Default)]
+struct Silent {
+    /// The peers' addresses, by the address of ours.
+    towards: BTreeMap<IpAddr, BTreeSet<IpAddr>>,
+}
+
+impl Silent {
+    fn is(&self, own: IpAddr, to: IpAddr) -> bool {
+        self.towards.get(&own).is_some_and(|lost| lost.contains(&to))
+    }
+
+    /// Whether an address of ours is to blame: it reaches several no more that another one of these does.
+    fn is_ours(&self, own: IpAddr, mut others: impl Iterator<Item = IpAddr>) -> bool {
+        let Some(lost) = self.towards.get(&own).filter(|lost| lost.len() > 1) else { return false };
+        let none = BTreeSet::new();
+        others.any(|o| o != own && self.towards.get(&o).unwrap_or(&none).is_disjoint(lost))
+    }
+}
 
 impl Stack {
     /// Looks for detours some time after the doubt about a rail has changed, if there is a choice of devices.
@@ -60,8 +77,12 @@ impl Stack {
     pub(crate) fn find_detours(&mut self) {
         let begun = self.clock.now();
         let ip = |nid: Nid| nid.ip().filter(|_| nid.net().kind == NetType::TCP);
-        let rails = self.node.doubts().filter(|(_, doubt)| *doubt == Doubt::Silent);
-        let silent: Silent = rails.filter_map(|((own, to), _)| Some((ip(own)?, ip(to)?))).collect();
+        let mut silent = Silent::default();
+        for ((own, to), doubt) in self.node.doubts() {
+            if let (Doubt::Silent, Some(own), Some(to)) = (doubt, ip(own), ip(to)) {
+                silent.towards.entry(own).or_default().insert(to);
+            }
+        }
         let all: Vec<NiId> = self.watched.keys().copied().collect();
         for ni in all {
             let Some(kept) = self.cut_off(ni, &silent) else { continue };
@@ -80,8 +101,9 @@ impl Stack {
         let monitor = self.monitors.iter().find(|m| m.is_of(w.namespace.as_ref()))?;
         let devices = monitor.table();
         let device = devices.on(w.device.as_deref(), w.ip)?;
-        let mut others = self.watched.values().filter(|o| o.namespace == w.namespace);
-        let a_link_is_lost = others.any(|o| o.link == Link::Down);
+        let beside = self.watched.values().filter(|o| o.namespace == w.namespace);
+        let (lost, up): (Vec<&Watched>, Vec<&Watched>) = beside.partition(|o| o.link == Link::Down);
+        let a_link_is_lost = !lost.is_empty();
         let mut kept = Kept { device: device.name.clone(), ..Kept::default() };
         if w.link == Link::Down || device.loopback {
             return Some(kept);
@@ -89,20 +111,25 @@ impl Stack {
         kept.addresses = if a_link_is_lost {
             tcp.peer_addresses()
         } else {
-            silent.iter().map(|(_, to)| *to).collect()
+            silent.towards.values().flatten().copied().collect()
         };
         kept.addresses.retain(|to| to.is_ipv4() == w.ip.is_ipv4());
         if kept.addresses.is_empty() {
             return Some(kept);
         }
+        let up: Vec<IpAddr> = up.into_iter().map(|o| o.ip).collect();
+        let is_ours = |own: &IpAddr| silent.is_ours(*own, up.iter().copied());
+        let to_blame: BTreeSet<IpAddr> = up.iter().copied().filter(is_ours).collect();
         let routes = Routes::open(w.namespace.as_ref());
         let mut addresses = BTreeSet::new();
         for to in core::mem::take(&mut kept.addresses) {
             // Where nothing can be asked, nothing is known to be wrong.
             let Ok(Ok(route)) = routes.as_ref().map(|r| r.find(w.ip, to)) else { continue };
             let nowhere = leads_nowhere(devices, route);
-            kept.listener |= nowhere;
-            if nowhere || self.goes_by_a_silent_one(route, (w, device.index), to, silent) {
+            let by = self.silent_one_of(route, (w, device.index), to, silent);
+            // A peer's own fault is no reason to be deaf on other devices.
+            kept.listener |= nowhere || by.is_some_and(|by| to_blame.contains(&by));
+            if nowhere || by.is_some() {
                 addresses.insert(to);
             }
         }
@@ -110,22 +137,22 @@ impl Stack {
         Some(kept)
     }
 
-    /// Whether a route from an interface, on the device of this number, leaves by the device of another one
-    /// that is silent towards `to`.
-    fn goes_by_a_silent_one(
+    /// The address of another interface than this one, by whose device, silent towards `to`, the route leaves.
+    fn silent_one_of(
         &self,
         route: Route,
         (from, own): (&Watched, u32),
         to: IpAddr,
         silent: &Silent,
-    ) -> bool {
-        let Route::Device(index) = route else { return false };
-        let is_on_it = |other: &Watched| {
+    ) -> Option<IpAddr> {
+        let Route::Device(index) = route else { return None };
+        let is_on_it = |other: &&Watched| {
             let monitor = self.monitors.iter().find(|m| m.is_of(other.namespace.as_ref()));
             let device = monitor.and_then(|m| m.table().on(other.device.as_deref(), other.ip));
             other.namespace == from.namespace && device.is_some_and(|d| d.index == index)
         };
-        index != own && self.watched.values().any(|o| is_on_it(o) && silent.contains(&(o.ip, to)))
+        let mut others = self.watched.values().filter(|_| index != own).filter(is_on_it);
+        others.find(|other| silent.is(other.ip, to)).map(|other| other.ip)
     }
 }
 
@@ -134,5 +161,34 @@ fn leads_nowhere(devices: &Interfaces, route: Route) -> bool {
     match route {
         Route::Device(index) => devices.numbered(index).is_some_and(|i| !i.is_working()),
         Route::None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn silent(rails: &[(&str, &str)]) -> Silent {
+        let mut silent = Silent::default();
+        for (own, to) in rails {
+            silent.towards.entry(own.parse().unwrap()).or_default().insert(to.parse().unwrap());
+        }
+        silent
+    }
+
+    #[test]
+    fn an_address_that_loses_what_another_one_reaches_is_to_blame() {
+        let own = ["10.0.0.2", "10.0.1.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        let blamed =
+            |rails: &[(&str, &str)]| own.map(|o| silent(rails).is_ours(o, own.into_iter()));
+        // A black hole of the second one, before and after its neighbour has left it.
+        let hole = [("10.0.1.2", "10.0.0.3"), ("10.0.1.2", "10.0.1.3")];
+        assert_eq!(blamed(&[hole[0], hole[1], ("10.0.0.2", "10.0.1.3")]), [false, false]);
+        assert_eq!(blamed(&hole), [false, true]);
+        // A peer that is dead, and an interface of one.
+        let dead = [("10.0.0.2", "10.0.0.3"), ("10.0.0.2", "10.0.1.3"), hole[0], hole[1]];
+        assert_eq!(blamed(&dead), [false, false]);
+        assert_eq!(blamed(&[hole[1]]), [false, false]);
+        assert_eq!(blamed(&[]), [false, false]);
     }
 }

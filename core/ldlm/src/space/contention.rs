@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use lnet_types::Instant;
 
-/// Conflicts within [`WINDOW`] above which a resource is contended.
+/// Conflicts in a short time above which a resource is contended.
 pub const CONTENDED_LOCKS: u32 = 16;
 /// Time in which conflicts are counted.
 const WINDOW: Duration = Duration::from_secs(4);
