@@ -155,8 +155,7 @@ impl Objects {
         self.node.ask(move |host| host.seats.osc(id).map(Osc::unsettled)).await.flatten()
     }
 
-    /// Ends the connection. What is still cached is lost: so many bytes. What was written and not synced the
-    /// target may still lose.
+    /// Ends the connection. What is still cached is lost: so many bytes.
     ///
     /// # Errors
     /// The node has stopped.

@@ -279,8 +279,7 @@ impl Client {
             im.no_cached_data = false;
         }
         // Bulk memory is the program's again when a call has ended, if it does not say otherwise.
-        // Where nothing is repeated, the eviction after a restart says that such a write is void.
-        let retain = (im.replayable || r.retains_bulk)
+        let retain = im.replayable
             && !cx.common.breaks(Sabotage::NotRetained)
             && (r.bulk.is_none() || r.retains_bulk)
             && body.transno != 0
