@@ -102,11 +102,11 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 #[test]
 fn objects_are_made_written_read_cut_listed_and_removed() {
     let scratch = Scratch::new("verbs");
-    let (nid, port) = ("127.93.0.1@tcp", "7993");
+    let (nid, port) = ("127.197.0.1@tcp", "7897");
     let target = scratch.target();
     let _server = Server::start(&[&target, "--listen", nid, "--port", port]);
     // A busy machine is waited for.
-    let to = ["--target", "ost-0@127.93.0.1@tcp", "--port", port, "--source", "127.93.0.2"];
+    let to = ["--target", "ost-0@127.197.0.1@tcp", "--port", port, "--source", "127.197.0.2"];
     let to = [&to[..], &["--timeout", "600"]].concat();
     assert_eq!(ok(&to, &["create", "--count", "3"], b""), b"1\n2\n3\n");
     let bytes = pattern(9_000_001, 5);
@@ -152,13 +152,13 @@ fn objects_are_made_written_read_cut_listed_and_removed() {
 #[test]
 fn server_that_is_killed_during_puts_has_what_was_put() {
     let scratch = Scratch::new("killed");
-    let (nid, port) = ("127.94.0.1@tcp", "7994");
+    let (nid, port) = ("127.193.0.1@tcp", "7893");
     let target = scratch.target();
     let words = [target.as_str(), "--listen", nid, "--port", port];
     let mut server = Server::start(&words);
     // A server that comes back on a busy machine is waited for.
-    let to = ["--target", "ost-0@127.94.0.1@tcp", "--port", port, "--timeout", "600"];
-    let way = |n: usize| format!("127.94.0.{}", n + 10);
+    let to = ["--target", "ost-0@127.193.0.1@tcp", "--port", port, "--timeout", "600"];
+    let way = |n: usize| format!("127.193.0.{}", n + 10);
     let clients = 4;
     ok(&[&to[..], &["--source", &way(0)]].concat(), &["create", "--count", "8"], b"");
     let files: Vec<_> =
@@ -203,15 +203,15 @@ fn server_that_is_killed_during_puts_has_what_was_put() {
 #[test]
 fn owner_beyond_the_limit_and_echo_target_in_memory() {
     let scratch = Scratch::new("limit");
-    let (nid, port) = ("127.95.0.1@tcp", "7995");
+    let (nid, port) = ("127.198.0.1@tcp", "7898");
     let target = scratch.target();
     let words = [&target, "e=echo:", "--listen", nid, "--port", port, "--uid-limit", "100000"];
     let mut server = Server::start(&words);
     server.wait_for("e: serving memory");
     let at = |name: &'static str| {
-        let target = format!("{name}@127.95.0.1@tcp");
+        let target = format!("{name}@127.198.0.1@tcp");
         move |words: &[&str], input: &[u8]| {
-            let to = ["--target", &target, "--port", port, "--source", "127.95.0.2"];
+            let to = ["--target", &target, "--port", port, "--source", "127.198.0.2"];
             obj(&to, words, input)
         }
     };
@@ -231,14 +231,14 @@ fn owner_beyond_the_limit_and_echo_target_in_memory() {
 #[test]
 fn file_is_spread_over_objects_of_two_targets_and_read_back_around_each_border() {
     let scratch = Scratch::new("spread");
-    let (nid, port) = ("127.92.0.1@tcp", "7992");
+    let (nid, port) = ("127.196.0.1@tcp", "7896");
     let targets =
         [0, 1].map(|n| format!("ost-{n}=ost:{}", scratch.0.join(format!("store-{n}")).display()));
     let mut server = Server::start(&[&targets[0], &targets[1], "--listen", nid, "--port", port]);
     server.wait_for("ost-1: serving");
-    let at = |n: u32| format!("ost-{n}@127.92.0.1@tcp");
+    let at = |n: u32| format!("ost-{n}@127.196.0.1@tcp");
     let (first, second) = (at(0), at(1));
-    let way = ["--port", port, "--source", "127.92.0.2", "--timeout", "600"];
+    let way = ["--port", port, "--source", "127.196.0.2", "--timeout", "600"];
     let only = |target| [&["--target", target][..], &way].concat();
     for target in [&first, &second] {
         ok(&only(target), &["create", "--count", "2"], b"");

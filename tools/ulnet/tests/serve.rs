@@ -303,7 +303,7 @@ fn targets_that_share_a_name_or_a_directory_are_refused_before_any_is_served() {
     let named = "target 'kv-1': named twice, expected another name for each".to_owned();
     let shared = format!("directory '{}': named twice, expected another one for each", dir("a"));
     for (second, why) in [(&two, named), (&other, shared)] {
-        let words = ["serve", &one, second, "--listen", "127.94.0.1@tcp", "--port", "7994"];
+        let words = ["serve", &one, second, "--listen", "127.194.0.1@tcp", "--port", "7894"];
         let out = Command::new(PROGRAM).args(words).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let said = (out.status.code(), text(&out.stdout), text(&out.stderr));
