@@ -1,9 +1,9 @@
 //! Streams that stay on the device of their interface. Between interfaces of different IP networks the
 //! system's route leaves by the device that is in the peer's network, which need not be the one of the
 //! interface that a message was given to: a lost link then takes streams of interfaces with it whose own
-//! link is up. While that lasts they use their own device, and so does the listener where a link is lost: the
-//! system would have no route for its answer to a peer that connects. Which ones those are is for the shell
-//! to find out (`lnet-rt`, `detour.rs`), for it knows the routes.
+//! link is up. While that lasts they use their own device, and so does the listener: its answer to a peer
+//! that connects would have no route, or a silent one. Which ones those are, and when, is for the shell to
+//! find out (`lnet-rt`, `detour.rs`), for it knows the routes.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::peer::ConnKey;
 use crate::streams::{StreamId, Streams};
 
 /// What stays on the device of an interface.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// The device.
     pub device: String,
@@ -48,6 +48,9 @@ impl<S: Streams> SockDriver<S> {
     /// again. Without the right to undo it nothing is done.
     pub fn keep_to_device(&mut self, ni: NiId, kept: Kept) {
         let Some(state) = self.nis.get_mut(ni) else { return };
+        if state.kept == kept {
+            return;
+        }
         let before = core::mem::replace(&mut state.kept, kept);
         if before.listener != state.kept.listener {
             self.keep_listeners(ni);
