@@ -3,13 +3,15 @@
 //! Their streams stay on their own device until that is over, those to come included if the fault is ours, so
 //! that one lost rail is one lost interface. In networks where each rail is an IP network of its own, half of
 //! the ways between two nodes are of that kind, and a peer of ours that suspects no rails goes on using them.
+//! Where nothing is under way on the lost rail itself, only such a way shows the fault, by its own silence: it
+//! stays on its own device then as well, for a while, since it will not be silent there.
 
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lnd_sock::Kept;
-use lnet::{Doubt, Link};
+use lnet::{Blame, Doubt, Link};
 use lnet_types::{Instant, NetType, NiId, Nid};
 
 use crate::netlink::Interfaces;
@@ -21,19 +23,30 @@ const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// The part of the time that looking may take, at most: one in so many.
 const SHARE: u32 = 10;
 
+/// How long a way that was silent itself stays on its own device. Behind that its route is tried again: while
+/// the fault lasts, that costs what the first silence did.
+const HELD: Duration = Duration::from_secs(10);
+
 /// When to look next, and what has been seen.
 #[derive(Debug, Default)]
 pub(crate) struct Detours {
     seen: u64,
     due: Option<Instant>,
     took: Duration,
+    /// Until when ways stay on their own device for a silence of their own.
+    held: BTreeMap<Way, Instant>,
 }
+
+/// An address of ours, and one of a peer.
+type Way = (IpAddr, IpAddr);
 
 /// Rails that are silent.
 #[derive(Debug, Default)]
 struct Silent {
     /// The peers' addresses, by the address of ours.
     towards: BTreeMap<IpAddr, BTreeSet<IpAddr>>,
+    /// The ways that were silent lately, although both of their ends reached others.
+    alone: BTreeSet<Way>,
 }
 
 impl Silent {
@@ -56,7 +69,8 @@ impl Stack {
         if changes != core::mem::replace(&mut self.detours.seen, changes) && self.watched.len() > 1
         {
             let after = LOOK_AFTER.max(self.detours.took * SHARE);
-            self.detours.due.get_or_insert(self.now + after);
+            let due = self.now + after;
+            self.detours.due = Some(self.detours.due.map_or(due, |other| other.min(due)));
         }
         if self.detours.due.is_some_and(|due| due <= self.now) {
             self.detours.due = None;
@@ -78,11 +92,21 @@ impl Stack {
         let begun = self.clock.now();
         let ip = |nid: Nid| nid.ip().filter(|_| nid.net().kind == NetType::TCP);
         let mut silent = Silent::default();
-        for ((own, to), doubt) in self.node.doubts() {
-            if let (Doubt::Silent, Some(own), Some(to)) = (doubt, ip(own), ip(to)) {
+        let held = &mut self.detours.held;
+        held.retain(|_, until| *until > begun);
+        for rail in self.node.suspicion().rails {
+            if let (Doubt::Silent, Some(own), Some(to)) =
+                (rail.doubt, ip(rail.local), ip(rail.peer))
+            {
                 silent.towards.entry(own).or_default().insert(to);
+                if rail.blame == Some(Blame::Way) {
+                    held.insert((own, to), begun + HELD);
+                }
             }
         }
+        silent.alone = held.keys().copied().collect();
+        let released = held.values().min().copied();
+        self.detours.due = self.detours.due.into_iter().chain(released).min();
         let all: Vec<NiId> = self.watched.keys().copied().collect();
         for ni in all {
             let Some(kept) = self.cut_off(ni, &silent) else { continue };
@@ -111,7 +135,8 @@ impl Stack {
         kept.addresses = if a_link_is_lost {
             tcp.peer_addresses()
         } else {
-            silent.towards.values().flatten().copied().collect()
+            let alone = silent.alone.iter().map(|(_, to)| to);
+            silent.towards.values().flatten().chain(alone).copied().collect()
         };
         kept.addresses.retain(|to| to.is_ipv4() == w.ip.is_ipv4());
         if kept.addresses.is_empty() {
@@ -137,7 +162,8 @@ impl Stack {
         Some(kept)
     }
 
-    /// The address of another interface than this one, by whose device, silent towards `to`, the route leaves.
+    /// The address of another interface than this one, by whose device the route leaves, if it is silent
+    /// towards `to`, or this way alone is.
     fn silent_one_of(
         &self,
         route: Route,
@@ -152,7 +178,8 @@ impl Stack {
             other.namespace == from.namespace && device.is_some_and(|d| d.index == index)
         };
         let mut others = self.watched.values().filter(|_| index != own).filter(is_on_it);
-        others.find(|other| silent.is(other.ip, to)).map(|other| other.ip)
+        let alone = silent.alone.contains(&(from.ip, to));
+        others.find(|other| alone || silent.is(other.ip, to)).map(|other| other.ip)
     }
 }
 
