@@ -313,6 +313,24 @@ fn what_is_shown_is_json_wherever_the_option_stands() {
 }
 
 #[test]
+fn what_a_change_on_trial_would_log_is_logged_by_the_change_alone() {
+    let d = Daemon::start("trial", "127.0.5.45@tcp", &[]);
+    let with = |route: &str| format!("{}route:\n{route}", d.done("ctl export --backup"));
+    let route = with("- net: tcp9\n  gateway: 127.0.5.46@tcp\n");
+    let logged = || {
+        d.done("lctl mark here");
+        assert!(d.logs("here"));
+        let log = fs::read_to_string(d.dir.join("log")).unwrap();
+        log.matches("hop count undefined").count()
+    };
+    let change = "route add tcp9 127.0.5.46@tcp\n".to_owned();
+    assert_eq!(d.import("--sync --dry-run", &route), (0, change.clone()));
+    assert_eq!(logged(), 0);
+    assert_eq!(d.import("--sync", &route), (0, change));
+    assert_eq!(logged(), 1);
+}
+
+#[test]
 fn a_gateway_that_does_not_forward_is_a_warning_once_and_no_error_at_every_check() {
     let port = fresh::port();
     let gateway = Daemon::start_on(port, "gateway", "127.0.5.58@tcp", &[]);

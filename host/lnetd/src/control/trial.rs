@@ -8,6 +8,7 @@ use lnet::{Node, NodeConfig, Tunables};
 use lnet_admin::{AdminError, Reply, Request, TrialPart};
 use lnet_rt::Namespace;
 use lnet_types::{CptTable, Errno, Instant};
+use tracing::subscriber::NoSubscriber;
 
 use super::{Control, peer, routing, tunables, udsp};
 use crate::nets::{self, Nets, Prefer, Scene, SockDefaults};
@@ -59,10 +60,14 @@ impl Control {
         let stale =
             || AdminError::errno(Errno::ESTALE).because(format!("trial {number} has ended"));
         let trial = last.trial.as_mut().ok_or_else(stale)?;
-        let tried = steps.into_iter().enumerate().find_map(|(index, step)| {
-            let refusal = trial.step(step, namespace).err()?;
-            Some((u32::try_from(index).unwrap_or(u32::MAX), refusal))
-        });
+        let first_refused = || {
+            steps.into_iter().enumerate().find_map(|(index, step)| {
+                let refusal = trial.step(step, namespace).err()?;
+                Some((u32::try_from(index).unwrap_or(u32::MAX), refusal))
+            })
+        };
+        // What the copy would log has not happened.
+        let tried = tracing::subscriber::with_default(NoSubscriber::new(), first_refused);
         if is_last || tried.is_some() {
             last.trial = None;
         }
