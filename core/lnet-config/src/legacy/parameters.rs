@@ -505,8 +505,10 @@ impl ModuleParameters {
             all.notes.push(Note { line: *line, text, ignored });
         }
         all.take_cpus(npartitions, pattern)?;
-        if all.ip2nets.is_some() && !all.networks.is_empty() {
-            return Err(bad("ip2nets", "", "networks and ip2nets exclude each other"));
+        let rules = options.iter().rfind(|o| o.module == "lnet" && o.name == "ip2nets");
+        if let Some(rules) = rules.filter(|_| all.ip2nets.is_some() && !all.networks.is_empty()) {
+            let what = format!("must stand without networks, on line {}", rules.line);
+            return Err(bad("ip2nets", &rules.value, what));
         }
         Ok(all)
     }

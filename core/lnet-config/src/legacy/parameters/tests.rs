@@ -250,7 +250,10 @@ fn values_that_can_not_be_are_errors_with_their_line() {
         ("options ko2iblnd tos=256", "expected -1 to 255, on line 1"),
         ("options ko2iblnd ipif_name=", "of at most 15 characters, on line 1"),
         ("options ko2iblnd ipif_name=a-name-of-16-bytes", "of at most 15 characters, on line 1"),
-        ("options lnet networks=tcp ip2nets=\"tcp *.*.*.*\"", "exclude each other"),
+        (
+            "options lnet networks=tcp ip2nets=\"tcp *.*.*.*\"",
+            "'tcp *.*.*.*': must stand without networks, on line 1",
+        ),
         ("options lnet routes=\"tcp\"", "expected a gateway such as 10.0.0.1@tcp, on line 1"),
     ] {
         let e = ModuleParameters::from_modprobe(text).unwrap_err().to_string();
