@@ -1,5 +1,7 @@
 //! Our node asks: it makes the recorded calls, and takes the recorded replies, bulk data and callbacks.
 
+use core::time::Duration;
+
 use lnet_types::Nid;
 use lnet_wire::Kind;
 use lustre_wire::msg::rewrite;
@@ -12,6 +14,9 @@ use super::{NEAR, Player};
 use crate::exchange::base;
 use crate::recording::{Message, Role};
 use crate::stage::Stage;
+
+/// How long LNet's rules that drop messages were there, at most.
+const DROPS: Duration = Duration::from_secs(5);
 
 /// The recorded call, without its bulk data.
 pub(super) fn call_of(message: &Message) -> Call {
@@ -42,8 +47,24 @@ impl<S: Stage> Player<'_, S> {
         rewrite(&mut message.payload, &header, &body).map_err(|_| "no body of version 3")
     }
 
-    /// A reply to a sending that was sent again all the same never reached its client.
+    /// A reply to a sending that was sent again all the same never reached its client. What LNet dropped
+    /// by its portal took the replies to pings along, whose clients connect again next.
     fn was_lost(&self, at: usize, sending: usize) -> bool {
+        if self.messages[sending].body().opcode != Opcode::OBD_PING {
+            return self.was_resent(at, sending);
+        }
+        let portal = self.messages[at].portal();
+        let mut before =
+            (0..at).rev().take_while(|b| self.messages[*b].at + DROPS > self.messages[at].at);
+        self.connects_again_behind(sending)
+            && before.any(|b| {
+                self.messages[b].portal() == portal
+                    && self.messages[b].to() == self.me
+                    && self.sending_of(b).is_ok_and(|sending| self.was_resent(b, sending))
+            })
+    }
+
+    fn was_resent(&self, at: usize, sending: usize) -> bool {
         let Some(exchange) = self.index.of.get(&at) else { return false };
         let sendings = &self.index.exchanges[*exchange].sendings;
         let later = sendings.iter().find(|later| **later > sending);
@@ -52,6 +73,13 @@ impl<S: Stage> Player<'_, S> {
                 self.messages[*later].body().flags.contains(BodyFlags::RESENT)
                     && self.messages[at].body().kind == MsgKind::REPLY
             })
+    }
+
+    /// Whether the next request over a connection connects it again.
+    fn connects_again_behind(&self, sending: usize) -> bool {
+        let Some(link) = self.index.link_of.get(&sending) else { return false };
+        let mut later = self.index.link_of.range(sending + 1..).filter(|(_, l)| *l == link);
+        later.next().is_some_and(|(next, _)| self.messages[*next].body().opcode.is_connect())
     }
 
     pub(super) fn reply_in(

@@ -17,7 +17,7 @@ use crate::stage::{Stage, instant};
 const COARSE: f64 = 1.0 / 40.0;
 
 impl<S: Stage> Player<'_, S> {
-    fn candidate(&self, at: usize) -> Option<usize> {
+    pub(super) fn candidate(&self, at: usize) -> Option<usize> {
         let recorded = &self.messages[at];
         let fits = |produced: &Produced| {
             let ours = &produced.message;
@@ -140,9 +140,13 @@ impl<S: Stage> Player<'_, S> {
                 self.messages[later].body().opcode.is_connect()
                     && self.index.channel(later) == Some(link)
             };
-            let over = body.opcode == Opcode::OBD_PING && (first + 1..=at).any(connected);
+            let ping = body.opcode == Opcode::OBD_PING;
+            let over = ping && (first + 1..=at).any(connected);
+            // Ours go at times of their own.
+            let unsent = ping && !self.pairs.contains_key(&first);
             !repeats
                 && !over
+                && !unsent
                 && (first <= at || self.calls.contains_key(place))
                 && self.index.channel(first) == Some(link)
                 && !body.opcode.is_connect()

@@ -128,6 +128,8 @@ pub struct Player<'a, S> {
     played: Played,
     /// What was not recorded, and when it was.
     unseen: Vec<(Duration, Unseen)>,
+    /// Pings that were recorded and that our node has yet to send, each with its reply once that was due.
+    awaited: BTreeMap<usize, Option<usize>>,
     setup: Setup,
     /// Our server has died and started again.
     restarted: bool,
@@ -167,6 +169,7 @@ impl<'a, S: Stage> Player<'a, S> {
             relations: Relations::default(),
             played: Played::default(),
             unseen: Vec::new(),
+            awaited: BTreeMap::new(),
             restarted: false,
             reborn: BTreeSet::new(),
             handles: BTreeMap::new(),
@@ -183,6 +186,7 @@ impl<'a, S: Stage> Player<'a, S> {
             }
         }
         player.take();
+        player.await_pings();
         player.played.sent = player.produced.iter().map(|p| p.message.clone()).collect();
         for produced in player.produced.iter().filter(|p| !p.paired && !p.unheard) {
             let at = produced.at.saturating_since(START).as_secs_f64();
@@ -203,6 +207,7 @@ impl<'a, S: Stage> Player<'a, S> {
             self.stage.pass(step);
             self.take();
             self.answer_pings();
+            self.pair_pings();
         }
         self.take();
     }
@@ -252,6 +257,9 @@ impl<'a, S: Stage> Player<'a, S> {
     }
 
     fn input(&mut self, at: usize) {
+        if self.waits_for_ping(at) {
+            return;
+        }
         let mut message = self.messages[at].clone();
         let ready = match message.role {
             Role::Request => self.request_in(at, &mut message),
@@ -303,7 +311,6 @@ impl<'a, S: Stage> Player<'a, S> {
 
     fn output(&mut self, at: usize) {
         let message = &self.messages[at];
-        let side = self.side(at);
         self.run_to(instant(message.at));
         let open = match message.role {
             Role::Request | Role::Reply if self.is_of_locks(at) => {
@@ -318,8 +325,14 @@ impl<'a, S: Stage> Player<'a, S> {
         };
         let verdict = match open {
             Some(why) => Verdict::Open(why),
+            None if self.put_off_ping(at) => return,
             None => self.expect(at),
         };
+        self.came_of(at, verdict);
+    }
+
+    fn came_of(&mut self, at: usize, verdict: Verdict) {
+        let (message, side) = (&self.messages[at], self.side(at));
         let what = describe(message);
         let of_locks = side == Side::Server && self.is_of_locks(at);
         self.played.outcomes.push(Outcome { frame: message.frame, side, what, of_locks, verdict });

@@ -1,4 +1,5 @@
-//! Pings that our node sends at times of its own: the recording has no reply to them.
+//! Pings that our node sends at times of its own. One that the recording does not have is answered here; a
+//! recorded one may come later than it was recorded, and nothing else waits for it.
 
 use core::time::Duration;
 
@@ -14,6 +15,51 @@ use crate::stage::{Stage, instant};
 const UNRECORDED_REPLY: Duration = Duration::from_secs(12);
 
 impl<S: Stage> Player<'_, S> {
+    /// A recorded ping that our node has not sent yet is looked for from now on, while the play goes on.
+    pub(super) fn put_off_ping(&mut self, at: usize) -> bool {
+        let message = &self.messages[at];
+        let puts_off = S::TIMED
+            && message.role == Role::Request
+            && message.body().opcode == Opcode::OBD_PING
+            && self.candidate(at).is_none();
+        if puts_off {
+            self.awaited.insert(at, None);
+        }
+        puts_off
+    }
+
+    /// Whether a message is the reply to a ping that our node has yet to send: it comes then.
+    pub(super) fn waits_for_ping(&mut self, at: usize) -> bool {
+        let awaited = self.sending_of(at).ok().and_then(|sending| self.awaited.get_mut(&sending));
+        awaited.is_some_and(|reply| {
+            *reply = Some(at);
+            true
+        })
+    }
+
+    /// Compares the pings that were awaited and have been sent, or have not been for too long.
+    pub(super) fn pair_pings(&mut self) {
+        for at in self.awaited.keys().copied().collect::<Vec<_>>() {
+            if self.candidate(at).is_none() && self.stage.now() < self.patience(at) {
+                continue;
+            }
+            let reply = self.awaited.remove(&at).flatten();
+            let verdict = self.expect(at);
+            self.came_of(at, verdict);
+            if let Some(reply) = reply {
+                self.input(reply);
+            }
+        }
+    }
+
+    /// Waits for the pings that are still awaited at the end.
+    pub(super) fn await_pings(&mut self) {
+        while let Some((at, _)) = self.awaited.first_key_value() {
+            self.run_to(self.patience(*at));
+            self.pair_pings();
+        }
+    }
+
     /// Answers pings that come at times of their own, where the recording shows that the connection
     /// held: its next request is no connect.
     pub(super) fn answer_pings(&mut self) {

@@ -17,9 +17,7 @@ const REDONE: &str = "the recorded OST executes a resend again, ours answers fro
 const UNSENT: &str =
     "a transaction whose reply the recorded server did not send is unknown to the player";
 const STARTING: &str = "the recorded target starts, and says so by EAGAIN (P-129): ours is absent";
-const UNEXPLAINED: &str = "ours connects again up to 7 s later than recorded: not explained yet";
-const QUEUED: &str =
-    "ours has not answered pings of its own in hand at that time: not explained yet";
+const NOTICED: &str = "the recorded client noticed a deadline of whole seconds a second late";
 const BOUND: &str = "release 2.15 has bounds of its own for the first request to a service";
 const LATER: &str = "follows a difference above: later, or counted otherwise";
 const CUT: &str = "the link was cut: attempts and pings of that time are not in the recording";
@@ -98,21 +96,6 @@ pub(crate) const KNOWN: &[Known] = &[
         ..Known::at("server-crash", LATER)
     }),
     client(Known {
-        what: "REQ LDLM_ENQUEUE",
-        difference: "time",
-        ..Known::at("server-crash", LATER)
-    }),
-    client(Known {
-        what: "REQ LDLM_CANCEL",
-        difference: "time",
-        ..Known::at("server-crash", LATER)
-    }),
-    client(Known {
-        what: "REP LDLM_GL_CALLBACK",
-        difference: "time",
-        ..Known::at("server-crash", LATER)
-    }),
-    client(Known {
         what: "REQ MDS_CONNECT",
         difference: "buffer[data @40]",
         ..Known::at("mdt-restart", OPENS)
@@ -135,10 +118,13 @@ pub(crate) const KNOWN: &[Known] = &[
     Known { what: "REQ MDS_CONNECT", ..Known::at("lost-", OPENS) },
     Known::everywhere("REQ LDLM_ENQUEUE", "header.repsize", PLANNED),
     client(Known { what: "REQ OBD_PING", ..Known::at("lost-", PASSES) }),
-    client(Known::at("lost-", UNEXPLAINED)),
+    client(Known {
+        what: "REQ OST_CONNECT",
+        difference: "time",
+        ..Known::at("lost-open", NOTICED)
+    }),
     client(Known { what: "REQ LDLM_", difference: "body.timeout", ..Known::at("both-", BOUND) }),
     client(Known { what: "REQ OBD_PING", ..Known::at("server-2.15.8", PASSES) }),
-    client(Known::at("server-2.15.8", QUEUED)),
     Known { node: "10.78.0.11", ..Known::at("evict-lock-timer", CUT) },
     Known::everywhere("REP", "lnet.ack_wanted", COMMITTED),
     Known { what: "REQ LDLM_BL_CALLBACK", difference: "extra", ..Known::at("evict-", CUT) },
