@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
+use lnet_config::not_a_nid;
 use lnet_rt::{Errno, Net, Nid, NodeHandle};
 use lnet_types::NetType;
 use lustre_rt::{CallError, Import, KEY_MAX, KvClient, KvError, RpcError, RpcNode, Tunables};
@@ -69,7 +70,9 @@ pub(crate) fn key(text: &str) -> Result<String> {
 
 /// A NID that commands can reach.
 pub(crate) fn nid(text: &str) -> Result<Nid> {
-    let nid: Nid = text.parse()?;
+    // Without a network it would be one of tcp, and the mistake would cost a time-out.
+    let nid = text.parse().ok().filter(|_| text.contains('@'));
+    let nid: Nid = nid.ok_or_else(|| anyhow!(not_a_nid(text)))?;
     rails::address(nid)?;
     Ok(nid)
 }
@@ -229,9 +232,16 @@ mod tests {
     fn target_has_a_name_and_nids() {
         let t = target("kv-1@10.0.0.1@tcp,10.0.0.2@tcp1").unwrap();
         assert_eq!((t.name.as_str(), t.nids.len()), ("kv-1", 2));
-        for (text, part) in
-            [("kv-1", "NAME@NID"), ("@10.0.0.1@tcp", "name"), ("a@b", "'b'"), ("a@b", "expected")]
-        {
+        for (text, part) in [
+            ("kv-1", "NAME@NID"),
+            ("@10.0.0.1@tcp", "name"),
+            ("a@b", "'b' is not a NID such as 10.0.0.1@tcp"),
+            (
+                "a@10.0.0.1",
+                "'10.0.0.1' is not a NID such as 10.0.0.1@tcp: did you mean '10.0.0.1@tcp'?",
+            ),
+            ("a@10.0.0.1@tpc", "did you mean '10.0.0.1@tcp'?"),
+        ] {
             // As the command line prints it: without the causes.
             let e = target(text).unwrap_err().to_string();
             assert!(e.contains(part), "{text}: {e}");

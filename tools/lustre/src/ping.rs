@@ -14,7 +14,7 @@ use lustre_rt::{
 };
 use serde_json::json;
 
-use crate::client::sources;
+use crate::client::{nid, sources};
 use crate::rails::{self, Routes, Source};
 use crate::stop::Stop;
 
@@ -29,6 +29,7 @@ use crate::stop::Stop;
     (--source). Beside a server on the loopback a command takes another one of 127.0.0.0/8 itself.")]
 pub(crate) struct Options {
     /// NID of the server
+    #[arg(value_parser = nid)]
     nid: Nid,
     /// Uuid of the target; its kind follows from MGS, -MDT or -OST in it
     #[arg(long, default_value = "MGS")]

@@ -10,7 +10,7 @@ use lnet_rt::{Errno, Nid, NodeHandle};
 use lustre_rt::{CallError, Import, ImportConfig, ImportState, RpcNode};
 use serde_json::{Value, json};
 
-use crate::client::{Target, Way, node};
+use crate::client::{Target, Way, nid, node};
 use crate::ping::{client_uuid, kind_of, refused, wanted};
 use crate::rails;
 use crate::stop::Stop;
@@ -22,6 +22,7 @@ use crate::stop::Stop;
     ulnet rpc probe 10.0.0.1@tcp --target kv-1 --target kv-2")]
 pub(crate) struct Options {
     /// NID of the server
+    #[arg(value_parser = nid)]
     nid: Nid,
     /// Uuid of a target to look for, beside MGS
     #[arg(long = "target", value_name = "UUID")]

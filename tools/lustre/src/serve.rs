@@ -13,6 +13,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::client::nid;
 use crate::rails::{self, Routes};
 use crate::site;
 
@@ -44,7 +45,7 @@ pub(crate) struct Options {
     #[arg(long, requires = "fs", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(OSTS_MAX)))]
     osts: u32,
     /// NIDs of the node, one for each interface
-    #[arg(long, required = true, value_name = "NID,…", value_delimiter = ',')]
+    #[arg(long, required = true, value_name = "NID,…", value_delimiter = ',', value_parser = nid)]
     listen: Vec<Nid>,
     #[command(flatten)]
     routes: Routes,

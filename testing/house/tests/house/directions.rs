@@ -102,6 +102,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lnet",
             "lnet-admin",
             "lnet-capture",
+            "lnet-config",
             "lnet-pcap",
             "lnet-rt",
             "lnet-sim",
