@@ -25,7 +25,7 @@ use ptlrpc::{Call, Config, Event, ImportConfig, ImportId, Ptlrpc, Tunables};
 enum Attack {
     /// Locks of 65,536 names, a thousand requests at a time, all of which it keeps.
     Takes,
-    /// It has four hundred locks that three other clients want, and answers no callback.
+    /// It has some hundred locks that three other clients want, and answers no callback.
     Silent,
     /// Cancels of four hundred locks each that it does not have.
     Cancels,
@@ -80,8 +80,12 @@ bandwidth = "10Gbit/s"
             text += "[[client]]\non = \"hostile\"\n";
             let names = "names = 400\nthink = \"100ms\"\nhold = \"3s\"";
             text += &load("[\"hostile\", \"wants\"]", &format!("{names}\n{window}"));
-            text +=
-                "[[fault]]\nat = \"4500ms\"\nfor = \"5s\"\nkind = \"pause\"\non = \"hostile\"\n";
+            // It has nearly all names when the others begin, and is silent from then on.
+            for (nodes, at, span) in [("wants", "100ms", "4400ms"), ("hostile", "4500ms", "5s")] {
+                text += &format!(
+                    "[[fault]]\nat = \"{at}\"\nfor = \"{span}\"\nkind = \"pause\"\non = \"{nodes}\"\n"
+                );
+            }
         }
         _ => {}
     }
@@ -210,7 +214,9 @@ impl Observer for Waits {
         let Seen::Rpc { host, seen: RpcSeen::Lock { seen, .. } } = seen else { return Ok(()) };
         let group = [APART, TURNS].iter().position(|hosts| hosts.contains(&host.0)).unwrap_or(2);
         match *seen {
-            LockSeen::Asked { .. } if group == 2 => self.0.borrow_mut()[2].push(Duration::ZERO),
+            LockSeen::Asked { .. } if group == 2 && view.now >= Instant::from_secs(4) => {
+                self.0.borrow_mut()[2].push(Duration::ZERO);
+            }
             LockSeen::Granted { took, .. }
                 if group < 2 && view.now >= Instant::from_secs(5) + took =>
             {
