@@ -1,6 +1,6 @@
 //! What a lock costs the machine: time of an uncontended enqueue, answer and cancel; the same on one
 //! resource with ten and with 100,000 extent locks; bytes of a granted lock with its share of the
-//! resource.
+//! resource; ten million locks at once, with the memory that the system gave for them.
 //!
 //! `cargo bench -p ldlm --bench space`
 
@@ -22,11 +22,14 @@ use lustre_wire::ldlm::{LockDesc, LockFlags, LockKind, LockMode, Lvb, Policy, Re
 struct Counting;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The most that there were at a time: a table that grows has two sizes for a moment.
+static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: each call is handed to the system's allocator as it is.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        let now = BYTES.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(now, Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
@@ -125,6 +128,27 @@ fn bytes(locks: u64, per_resource: u64, value: bool) -> f64 {
     (BYTES.load(Ordering::Relaxed) - before) as f64 / locks as f64
 }
 
+/// The most resident memory of the process so far, in bytes; 0 where the system does not say.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .map_or(0, |kb: usize| kb << 10)
+}
+
+/// As many locks as a namespace takes, each alone on its resource and with attributes.
+fn full() {
+    let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
+    let (before, locks) = (BYTES.load(Ordering::Relaxed), Limits::default().locks as u64);
+    PEAK.store(before, Ordering::Relaxed);
+    let held = bytes(locks, 1, true);
+    println!(
+        "{locks} locks: {held:.0} bytes each, {:.2} GiB at most while they were taken, {:.2} GiB resident",
+        gib(PEAK.load(Ordering::Relaxed) - before),
+        gib(resident())
+    );
+}
+
 fn main() {
     let mut one = space();
     let uncontended = nanos(5_000, |n| {
@@ -152,4 +176,5 @@ fn main() {
             "granted lock, {per_resource} on a resource, {with} value block: {low:.0} to {high:.0} bytes"
         );
     }
+    full();
 }

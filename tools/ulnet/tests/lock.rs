@@ -296,7 +296,26 @@ fn locks_of_a_daemon_are_shown_and_a_broken_one_goes_to_the_client_that_waits() 
     assert!(of(0, "evicted_in_ms").as_u64().is_some_and(|ms| ms > 0));
     assert_eq!(&locks[1]["waits_for"][0]["lock"], of(0, "lock"));
     assert_ne!(of(0, "client"), of(1, "client"));
-    assert_eq!(daemon.shown(&["jobs/42", "--target", "other"]), [] as [serde_json::Value; 0]);
+    for (words, part) in [
+        (&["jobs/43"][..], "lock 'jobs/43'"),
+        (&["jobs/43", "--target", "locks"], "lock 'jobs/43'"),
+        (
+            &["--target", "other"],
+            "target 'other': expected a target with locks of this daemon (locks)",
+        ),
+    ] {
+        let (out, err, code) = daemon.run(&[&["lock", "show"], words].concat());
+        assert_eq!(
+            (out.as_str(), code, err.contains(part)),
+            ("", Some(1), true),
+            "{words:?}: {err}"
+        );
+    }
+    for words in [["explain", "lock"], ["lock", "show"], ["explain", "import"]] {
+        let (out, err, code) = daemon.run(&[&["ctl"], &words[..], &["jobs/43"]].concat());
+        assert_eq!((out.as_str(), code), ("", Some(254)), "{words:?}: {err}");
+        assert!(err.contains("errno: -2") && err.contains("'jobs/43'"), "{words:?}: {err}");
+    }
     let number = format!("{:#x}", of(0, "lock").as_u64().unwrap());
     let text = daemon.says(&["ctl", "explain", "lock", "jobs/42"]);
     assert!(text.contains("waits for ") && text.contains("its client evicted within "), "{text}");

@@ -152,6 +152,12 @@ fn paper_writes_a_page_with_its_tables_and_time_lines() {
         assert!(out.status.code() == Some(2) && text.contains(expected), "{text}");
     }
 
+    // A table of another form has a line above its columns.
+    let text = String::from_utf8(ulnet(&["sim", "paper", "loss"]).stdout).unwrap();
+    let head: Vec<&str> = text.lines().take(2).collect();
+    assert_eq!(head.first(), Some(&"loss: calls while a share of all messages is lost"), "{text}");
+    assert!(head.get(1).is_some_and(|line| line.starts_with("lost  calls/s")), "{text}");
+
     let nowhere = ["sim", "paper", "tuning", "--html", "/no/such/dir/x.html"];
     let out = ulnet(&nowhere);
     assert_eq!(out.status.code(), Some(2));

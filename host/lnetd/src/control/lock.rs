@@ -13,10 +13,10 @@ impl Control {
         which: LockSelection,
         from: Option<u64>,
     ) -> Result<Reply, AdminError> {
-        let filter = match which {
-            LockSelection::All => LockFilter::All,
-            LockSelection::Contended => LockFilter::Contended,
-            LockSelection::Named(name) => LockFilter::Named(name),
+        let (filter, named) = match which {
+            LockSelection::All => (LockFilter::All, None),
+            LockSelection::Contended => (LockFilter::Contended, None),
+            LockSelection::Named(name) => (LockFilter::Named(name.clone()), Some(name)),
         };
         let from = from.map_or(0, |from| usize::try_from(from).unwrap_or(usize::MAX));
         let page = self.look(LockPage { locks: Vec::new(), next: None }, |node| {
@@ -25,7 +25,17 @@ impl Control {
             let locks = rows.iter().map(|row| views::lock(row, now)).collect();
             Ok(LockPage { locks, next: more.then_some(next) })
         })?;
-        Ok(Reply::Locks(page))
+        match named {
+            // A later page may be empty: the locks were given back since.
+            Some(name) if page.locks.is_empty() && from == 0 => Err(AdminError::errno(
+                Errno::ENOENT,
+            )
+            .because(format_args!(
+                "lock '{}': no client has or awaits a lock on this name at a target of this node",
+                name.escape_debug()
+            ))),
+            _ => Ok(Reply::Locks(page)),
+        }
     }
 
     pub(super) fn lock_break(&self, lock: u64) -> Result<Reply, AdminError> {

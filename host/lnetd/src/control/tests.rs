@@ -182,6 +182,9 @@ fn locks_of_a_daemon_are_shown_and_broken_by_their_names() {
         other => panic!("{other:?}"),
     }
     assert!(reason(&control, Request::LockBreak { lock: 31 }).contains("lock 0x1f"));
+    let named = |from| Request::LockShow { which: LockSelection::Named("jobs/1".to_owned()), from };
+    assert!(reason(&control, named(None)).contains("lock 'jobs/1': no client has or awaits"));
+    assert_eq!(control.answer(named(Some(1))), Ok(none()), "given back since the page before");
 }
 
 #[test]

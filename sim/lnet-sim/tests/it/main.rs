@@ -7,6 +7,7 @@ mod cabinets;
 mod files;
 mod gni;
 mod hostile;
+mod hostile_locks;
 mod judges;
 mod locks;
 mod operators;

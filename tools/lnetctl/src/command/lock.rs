@@ -70,7 +70,7 @@ pub(crate) fn explain(session: &mut Session<'_>, _: &Command, args: &Args) -> i3
         list(session, show::lock::locks(&locks), &mut true);
         return 0;
     }
-    session.out.push_str(&show::lock::explanation(name, &locks));
+    session.out.push_str(&show::lock::explanation(&locks));
     0
 }
 

@@ -47,7 +47,7 @@ fn whose(lock: &LockSnapshot) -> String {
 
 /// Who waits for the locks on a name, behind which locks, and until when: a line for each lock that waits, and
 /// one for each that it waits for; without such locks, who has the name.
-pub(crate) fn explanation(name: &str, locks: &[LockSnapshot]) -> String {
+pub(crate) fn explanation(locks: &[LockSnapshot]) -> String {
     let secs = |ms: u64| ms / 1000;
     let mut text = String::new();
     for lock in locks.iter().filter(|lock| !lock.waits_for.is_empty()) {
@@ -74,9 +74,6 @@ pub(crate) fn explanation(name: &str, locks: &[LockSnapshot]) -> String {
                 lock.state
             );
         }
-    }
-    if text.is_empty() {
-        text = format!("no lock on {name}\n");
     }
     text
 }
@@ -122,11 +119,10 @@ mod tests {
 
     #[test]
     fn explanation_says_who_waits_behind_which_locks_and_until_when() {
-        assert_eq!(explanation("jobs/42", &[]), "no lock on jobs/42\n");
         let nid = Some("10.0.0.7@tcp".parse().unwrap());
         let held = LockSnapshot { nid, ..lock("a", "granted") };
         assert_eq!(
-            explanation("jobs/42", std::slice::from_ref(&held)),
+            explanation(std::slice::from_ref(&held)),
             "locks: EX 0 to end of client a at 10.0.0.7@tcp granted for 12 s; no lock waits for it\n"
         );
         let called =
@@ -135,7 +131,7 @@ mod tests {
         let third =
             LockSnapshot { waits_for: vec![called.clone(), second], ..lock("c", "waiting") };
         assert_eq!(
-            explanation("jobs/42", &[called, third]),
+            explanation(&[called, third]),
             "locks: EX 0 to end of client c waits for 12 s, behind:\n  \
              EX 0 to end of client a at 10.0.0.7@tcp: called back, given back or its client evicted within \
              88 s\n  \

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use lnet_admin::{Ask as _, ClientError, LockSelection, Reply, Request};
+use lnet_admin::{ClientError, LockSelection, Reply, Request};
 use serde_json::json;
 
 use super::daemon::{self, Daemon};
@@ -55,7 +55,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     if !daemon.json {
         println!("{} {}\n  {}", found.target, found.resource, daemon::line(&found));
     }
-    match client.ask(&Request::LockBreak { lock: *lock })? {
+    match daemon::ask(&mut client, &Request::LockBreak { lock: *lock })? {
         Reply::Done => {}
         _ => return Err(ClientError::Unexpected.into()),
     }

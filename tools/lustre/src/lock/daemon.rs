@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Args;
 use lnet_admin::{
     Ask as _, Client, ClientError, LockSelection, LockSnapshot, Reply, Request, default_socket,
@@ -28,6 +28,20 @@ impl Daemon {
     }
 }
 
+/// Asks the daemon.
+///
+/// # Errors
+/// The daemon's, with the reason of a refusal.
+pub(super) fn ask(client: &mut Client, request: &Request) -> Result<Reply> {
+    client.ask(request).map_err(|e| match &e {
+        ClientError::Refused(refusal) => match &refusal.detail {
+            Some(detail) => anyhow!("{detail}: {refusal}"),
+            None => e.into(),
+        },
+        _ => e.into(),
+    })
+}
+
 /// Visits locks page by page until `visit` breaks; what it broke with.
 ///
 /// # Errors
@@ -40,7 +54,7 @@ pub(super) fn each<R>(
     let mut from = None;
     loop {
         let request = Request::LockShow { which: which.clone(), from };
-        let Reply::Locks(page) = client.ask(&request)? else {
+        let Reply::Locks(page) = ask(client, &request)? else {
             return Err(ClientError::Unexpected.into());
         };
         for lock in page.locks {

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use lnet_admin::{LockSelection, LockSnapshot};
+use lnet_admin::{Client, ClientError, LockSelection, LockSnapshot, Reply, Request};
 
 use super::daemon::{self, Daemon};
 
@@ -17,6 +17,8 @@ use super::daemon::{self, Daemon};
     A line has the lock's number, its mode and part, its state and for how long, its client and the \
     client's NID, its fencing number, the time after which the client is evicted if it keeps the lock, \
     and the locks that it waits for.\n\n\
+    Exit status: 1 if NAME is given and no client has or awaits a lock on it, or if no target has the name \
+    of --target.\n\n\
     Examples:\n  \
     ulnet lock show\n  \
     ulnet lock show jobs/42\n  \
@@ -39,7 +41,7 @@ pub(super) struct Options {
 /// Runs the command.
 ///
 /// # Errors
-/// No daemon, or no right to ask it.
+/// No daemon, no right to ask it, no lock on the name, no such target.
 pub(super) fn run(options: &Options) -> Result<()> {
     let Options { resource, all, target, daemon } = options;
     let which = match resource {
@@ -48,12 +50,19 @@ pub(super) fn run(options: &Options) -> Result<()> {
         None => LockSelection::Contended,
     };
     let mut locks: Vec<LockSnapshot> = Vec::new();
-    daemon::each(&mut daemon.connect()?, &which, |lock| {
+    let mut client = daemon.connect()?;
+    if let Some(target) = target {
+        known(&mut client, target)?;
+    }
+    daemon::each(&mut client, &which, |lock| {
         if target.as_ref().is_none_or(|target| *target == lock.target) {
             locks.push(lock);
         }
         ControlFlow::<()>::Continue(())
     })?;
+    if let (Some(name), Some(target), []) = (resource, target, &locks[..]) {
+        bail!("lock '{name}': no client has or awaits a lock on this name at target '{target}'");
+    }
     if daemon.json {
         println!("{:#}", serde_json::to_value(&locks)?);
         return Ok(());
@@ -68,4 +77,16 @@ pub(super) fn run(options: &Options) -> Result<()> {
         println!("  {}", daemon::line(lock));
     }
     Ok(())
+}
+
+/// Checks that the daemon serves a target of this name that has locks.
+fn known(client: &mut Client, target: &str) -> Result<()> {
+    let Reply::Namespaces(all) = daemon::ask(client, &Request::NamespaceShow)? else {
+        return Err(ClientError::Unexpected.into());
+    };
+    if all.iter().any(|space| space.target == target) {
+        return Ok(());
+    }
+    let names: Vec<_> = all.iter().map(|space| space.target.as_str()).collect();
+    bail!("target '{target}': expected a target with locks of this daemon ({})", names.join(", "));
 }

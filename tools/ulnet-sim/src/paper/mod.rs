@@ -127,6 +127,7 @@ impl Paper {
         }
         if wanted(Part::Loss) {
             text.gap();
+            text.line("loss: calls while a share of all messages is lost");
             text.line(LossRow::HEAD);
             for row in loss_sweep() {
                 text.line(&row.to_string());
@@ -158,6 +159,7 @@ fn print(text: &str) {
 
 /// The sweep of sites; whether the span rises with each number.
 fn span(text: &mut Text, seeds: u64) -> bool {
+    text.line("span: from two quiesces until the last client is back at its last target, arm C");
     text.line(SpanRow::HEAD);
     match span_sweep(seeds, |row| text.line(&row.to_string())) {
         Ok(rows) => {
