@@ -154,6 +154,8 @@ fn earlier_findings_of_the_swarm_of_files_hold_now() {
         7559938134413224447,
         // A client asks for a size while it writes back what makes the object longer.
         8808364851846141439,
+        // A metadata target says late which of its changes are under way.
+        8771219862917873811,
     ];
     for seed in found {
         rounds::holds(Floor::Files, seed);
