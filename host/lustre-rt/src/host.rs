@@ -86,6 +86,8 @@ pub(crate) struct Standing {
     pub(crate) granted: ConnectData,
     /// How often it was connected.
     pub(crate) connections: u32,
+    /// How often the target has evicted this client.
+    pub(crate) evictions: u64,
     /// Changes that evictions have made void.
     pub(crate) losses: u64,
 }
@@ -182,7 +184,10 @@ impl Host {
             }
             Event::Invalidated { import, lost } => {
                 if let Some(standing) = self.standings.get(&import) {
-                    standing.change(|standing| standing.losses += u64::from(lost));
+                    standing.change(|standing| {
+                        standing.evictions += 1;
+                        standing.losses += u64::from(lost);
+                    });
                 }
             }
             // A handler keeps no records of clients: there is nothing to wait for.

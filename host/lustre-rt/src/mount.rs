@@ -271,6 +271,10 @@ impl Wire for NodeWire {
         link.standing.get().losses
     }
 
+    fn evictions(&self, link: &NodeLink) -> u64 {
+        link.standing.get().evictions
+    }
+
     async fn close(&self, link: &NodeLink) {
         // A node that has stopped has no connection left.
         let _ = link.import.end(self.interrupt.limit(self.limit).min(LEAVE_MAX)).await;

@@ -155,7 +155,8 @@ impl Objects {
         self.node.ask(move |host| host.seats.osc(id).map(Osc::unsettled)).await.flatten()
     }
 
-    /// Ends the connection. What is still cached is lost: so many bytes.
+    /// Ends the connection. What is still cached is lost: so many bytes. What was written and not synced the
+    /// target may still lose.
     ///
     /// # Errors
     /// The node has stopped.

@@ -217,6 +217,50 @@ fn c261_end_brings_data_of_open_files_to_their_targets_or_names_the_files_that_h
 }
 
 #[test]
+fn c263_file_is_opened_again_by_its_fid_when_its_metadata_target_has_evicted_its_client() {
+    let server = "127.90.7.1";
+    let (_node, rpc) = serve(server);
+    let ((_a, one), (_b, other)) = (node("127.90.7.2"), node("127.90.7.3"));
+    wait(async {
+        let visitor = Mount::begin(&one, config("127.90.7.2", server)).await.unwrap();
+        let foreign = Mount::begin(&other, config("127.90.7.3", server)).await.unwrap();
+        let mut files = Vec::new();
+        for name in ["kept", "closed", "gone"] {
+            let mut file = create(&visitor, name, Wish::default()).await;
+            visitor.write_at(&mut file, 0, &[1; 100]).await.unwrap();
+            visitor.fsync(&file).await.unwrap();
+            files.push(file);
+        }
+        let [mut kept, closed, mut gone] = files.try_into().unwrap();
+        let of_mdt =
+            |e: &lustre_rt::ExportView| e.client == "client-127.90.7.2" && e.target.contains("MDT");
+        for export in rpc.exports().unwrap().into_iter().filter(of_mdt) {
+            rpc.with(move |rpc| rpc.evict(export.id)).unwrap();
+        }
+        // A call learns of it.
+        while visitor.find(b"/kept", true).await.is_err() {}
+        let remove = async |name: &str| {
+            let node = foreign.find(name.as_bytes(), true).await.unwrap();
+            foreign.remove(&node).await.unwrap();
+        };
+        // No open is left of this one.
+        remove("/gone").await;
+        assert_eq!(visitor.write_at(&mut gone, 0, &[2]).await.unwrap_err().errno(), Errno::EIO);
+        visitor.close(gone).await.unwrap();
+        visitor.write_at(&mut kept, 100, &[2; 100]).await.unwrap();
+        remove("/kept").await;
+        let found = whole(visitor.read(&kept, 0, 1000).await.unwrap());
+        assert_eq!(found, [vec![1; 100], vec![2; 100]].concat());
+        visitor.close(kept).await.unwrap();
+        assert!(visitor.find(b"/kept", true).await.is_err());
+        visitor.close(closed).await.unwrap();
+        assert_eq!(visited(&foreign, "/closed").await.0, 100);
+        foreign.end().await.unwrap();
+        visitor.end().await.unwrap();
+    });
+}
+
+#[test]
 fn file_that_is_not_open_for_writing_is_not_written_and_none_is_longer_than_offsets() {
     let server = "127.90.4.1";
     let (_node, _rpc) = serve(server);

@@ -264,6 +264,57 @@ fn write_beyond_any_file_or_object_is_an_error_of_its_own() {
     let _ = fs::remove_dir_all(&dir);
 }
 
+#[test]
+fn file_that_is_made_where_a_symbolic_link_is_gets_the_place_that_the_link_names() {
+    let (server, dir) = ("127.96.6.1", fresh::path("file-behind-link"));
+    let (_server, _rpc) = serve(server, &dir);
+    let (_node, _, mount) = begin("127.96.6.2", server, Access::Change);
+    wait(async {
+        let root = mount.root_node().await.unwrap();
+        let sub = mount.make_dir(&root, b"sub", 0o755, &[]).await.unwrap();
+        let to_sub: &[u8] = b"sub";
+        for (at, name, to) in [
+            (&root, &b"dir"[..], to_sub),
+            (&sub, b"up", b"../made"),
+            (&root, b"twice", b"dir/up"),
+            (&root, b"loop", b"loop"),
+            (&root, b"out", b"/etc/passwd"),
+            (&root, b"nowhere", b"none/f"),
+            (&root, b"slash", b"sub/"),
+        ] {
+            mount.make_link(at, name, to).await.unwrap();
+        }
+        for path in ["/made", "/twice", "/dir/up", "/sub/../twice", "//./made"] {
+            let (at, name) = mount.find_place(path.as_bytes()).await.unwrap();
+            let how = OpenHow::WRITE;
+            let file = mount.create(&at, &name, how, &Create::default()).await.unwrap();
+            assert_eq!(file.created(), path == "/made", "{path}");
+            assert_eq!(name, b"made", "{path}");
+            mount.close(file).await.unwrap();
+        }
+        // A file that is there, or may be made.
+        for (path, expected) in [("/dir/new", "new"), ("/sub", "sub")] {
+            assert_eq!(mount.find_place(path.as_bytes()).await.unwrap().1, expected.as_bytes());
+        }
+        use lnet_rt::Errno;
+        for (path, errno) in [
+            ("/loop", Errno::ELOOP),
+            ("/out", Errno::EXDEV),
+            ("/nowhere", Errno::ENOENT),
+            ("/slash", Errno::EISDIR),
+            ("/made/f", Errno::ENOTDIR),
+            ("/sub/..", Errno::EISDIR),
+            ("/new/", Errno::EISDIR),
+            ("/", Errno::EISDIR),
+        ] {
+            let e = mount.find_place(path.as_bytes()).await.unwrap_err();
+            assert_eq!(e.errno(), errno, "{path}: {e}");
+        }
+        mount.end().await.unwrap();
+    });
+    let _ = fs::remove_dir_all(&dir);
+}
+
 /// The metadata target knows of the file still: that an object of it is gone is an error of its data.
 #[test]
 fn object_that_is_gone_is_no_file_that_is_gone() {

@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Mutex;
 
 use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
-    CacheWire, DirWish, End, Moved, ObjectAsk, ObjectEnd, OpenHow, VisitError, Wire,
+    CacheWire, DirWish, End, LayoutError, Moved, ObjectAsk, ObjectEnd, OpenHow, VisitError, Wire,
 };
 use lustre_wire::fid::ObjectId;
 use lustre_wire::ldlm::{Intent, LayoutIntent, LayoutOp, LockReply};
@@ -33,6 +33,8 @@ struct Bent<'a> {
     bend: Bend<'a>,
     asked: Mutex<Vec<(String, Call)>>,
     pauses: AtomicU32,
+    /// By each target.
+    evictions: AtomicU64,
 }
 
 impl Wire for &Bent<'_> {
@@ -70,6 +72,10 @@ impl Wire for &Bent<'_> {
         if called { self.archive.terms(kind).await } else { ConnectData::default() }
     }
 
+    fn evictions(&self, _: &Self::Link) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
     async fn close(&self, _: &Self::Link) {}
 }
 
@@ -97,8 +103,8 @@ impl<'a> Bent<'a> {
         archive: &'a Archive,
         bend: impl Fn(&mut Call) -> Option<End> + Send + Sync + 'a,
     ) -> Self {
-        let (asked, pauses) = Default::default();
-        Self { archive, bend: Box::new(bend), asked, pauses }
+        let (asked, pauses, evictions) = Default::default();
+        Self { archive, bend: Box::new(bend), asked, pauses, evictions }
     }
 
     fn asked(&self, opcode: Opcode) -> Vec<Call> {
@@ -379,6 +385,46 @@ fn c190_another_mirror_is_read_where_the_targets_of_the_first_one_fail() {
         assert_eq!(size, 1_048_592);
         assert!(bytes == striped_bytes(400_000), "data alone: {data_alone}");
     }
+}
+
+#[test]
+fn c263_file_that_has_mirrors_when_it_is_opened_again_is_not_written() {
+    let archive = recorded("striped-4-ost", u32::MAX, "f3", STRIPED_DIR);
+    let first = Mutex::new(None);
+    let wire = Bent::new(&archive, |call| {
+        if is_old(call) {
+            return Some(refused(Errno::EIO));
+        }
+        if !opens(call) {
+            return None;
+        }
+        let first = &mut *first.lock().unwrap();
+        match first {
+            None => {
+                *first = Some(call.clone());
+                None
+            }
+            Some(first) => opened_with(&archive, first, mirrored),
+        }
+    });
+    let visitor = begin(&wire);
+    let (fid, e) = run(async {
+        let file = visitor.find(b"/f3/a", false).await?;
+        let mut file = visitor.open_for(&file, OpenHow::WRITE).await?;
+        wire.evictions.fetch_add(1, Ordering::Relaxed);
+        let written = visitor.write_at(&mut file, 0, b"x").await;
+        Ok::<_, VisitError>((file.attributes().fid, written.unwrap_err()))
+    })
+    .unwrap();
+    assert!(matches!(e, VisitError::Layout(LayoutError::Mirrored)), "{e}");
+    assert_eq!(wire.asked(Opcode::OST_WRITE).len(), 0);
+    let asked = wire.asked(Opcode::LDLM_ENQUEUE);
+    let records = asked.iter().filter(|call| opens(call));
+    let records: Vec<_> =
+        records.map(|call| CreateRecord::parse(LITTLE, &call.buffers[2]).unwrap()).collect();
+    let [_, again] = &records[..] else { panic!("two opens: {records:?}") };
+    // C-82.
+    assert_eq!((again.flags_low, again.head.fid2), (0x80_0003, fid));
 }
 
 #[test]

@@ -329,6 +329,10 @@ fn what_a_user_may_not_do_is_said_in_a_sentence() {
     assert!(site.ok(&["getstripe", "/d"]).contains("stripe_count: 2"));
     site.ok(&["touch", "/d/g"]);
     assert!(site.ok(&["getstripe", "/d/g"]).contains("stripe_count: 2"));
+    // A link to nothing yet: its file is made.
+    site.ok(&["ln", "-s", "d/new", "/soft"]);
+    site.ok(&["touch", "/soft"]);
+    assert!(site.ok(&["stat", "/d/new"]).contains("regular"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub(super) struct BufferId(u64);
 #[derive(Debug)]
 struct Buffer {
     memory: IoVec,
-    /// Bytes that are in use.
+    /// Bytes that are in use, each as often as it is.
     left: u64,
 }
 
@@ -35,6 +35,13 @@ impl Buffers {
     /// A part of some memory.
     pub(super) fn slice(&self, id: BufferId, at: u64, len: u64) -> IoVec {
         self.all.get(&id).map(|buffer| iovec_slice(&buffer.memory, at, len)).unwrap_or_default()
+    }
+
+    /// So many bytes have one more use.
+    pub(super) fn claim(&mut self, id: BufferId, len: u64) {
+        if let Some(buffer) = self.all.get_mut(&id) {
+            buffer.left = buffer.left.saturating_add(len);
+        }
     }
 
     /// So many bytes are not in use any more; the memory, if they were the last ones.

@@ -7,12 +7,13 @@ use lnet_types::{Errno, Instant, IoVec, iovec_slice};
 use lustre_wire::Checksum;
 use lustre_wire::connect::{ConnectData, ConnectFlags};
 use lustre_wire::fid::ObjectId;
-use ptlrpc::{CallError, Direction, Reply};
+use ptlrpc::{CallError, CallId, Direction, Reply};
 
 use super::dirty::Piece;
 use super::grant::Price;
 use super::locks::Key;
 use super::op::Stage;
+use super::settle::Written;
 use super::wire::{self, Said};
 use super::{Calling, Cx, FilePart, OpId, Osc, OscEvent, SumId};
 
@@ -54,6 +55,8 @@ pub(super) struct Io {
     mtime: Option<i64>,
     part: Option<FilePart>,
     wait: Wait,
+    /// The target may answer it before it is committed (L-92).
+    later: bool,
     /// How often it was made again.
     retries: u32,
     /// How often the target had dropped this client when it began.
@@ -71,6 +74,12 @@ impl Io {
     /// The object that it writes to.
     pub(super) fn written(&self) -> Option<Key> {
         self.op.is_none().then_some(self.key)
+    }
+
+    /// What was written, which the target may lose.
+    fn as_written(&self, good: bool) -> Written {
+        let pieces = self.pieces.iter().map(|(_, piece)| *piece).collect();
+        Written { key: self.key, id: self.id, part: self.part, good, pieces }
     }
 
     /// When it is made again.
@@ -157,6 +166,7 @@ impl Osc {
                 mtime: None,
                 part: None,
                 wait: Wait::Turn,
+                later: false,
                 retries: 0,
                 generation: self.generation,
                 checksum,
@@ -215,6 +225,7 @@ impl Osc {
                 mtime: object.mtime,
                 part: object.part,
                 wait: Wait::Turn,
+                later: false,
                 retries: 0,
                 generation: self.generation,
                 checksum: checksum.map(|kind| (kind, 0)),
@@ -267,6 +278,9 @@ impl Osc {
         let granted = io.op.is_none() && io.pieces.iter().all(|(_, piece)| piece.granted);
         let used = io.pieces.iter().map(|(_, piece)| piece.space).sum();
         let used = if granted { used } else { 0 };
+        if granted && !io.later {
+            io.later = self.uncommitted.reserve(io.len, self.config.dirty_max);
+        }
         let most = u64::from(brw).saturating_mul(self.config.in_flight as u64 + 1);
         let account = self.grant.account(self.config.dirty_max.max(most), used);
         let call = wire::data(&wire::Data {
@@ -278,6 +292,7 @@ impl Osc {
             len: u32::try_from(io.len).unwrap_or(u32::MAX),
             brw,
             granted,
+            later: io.later,
             again: io.retries > 0,
             checksum: io.checksum,
             account: granting.then_some(account),
@@ -297,6 +312,7 @@ impl Osc {
     pub(super) fn answered(
         &mut self,
         id: DataId,
+        call: CallId,
         result: Result<&Reply, &CallError>,
         cx: &mut Cx<'_, '_, '_>,
     ) {
@@ -305,12 +321,14 @@ impl Osc {
             Err(CallError::Refused(errno)) => return self.failed(id, *errno, cx),
             // What may be repeated was repeated below.
             Err(_) => return self.over(id, Err(Errno::EIO), cx),
-            Ok(reply) => {
-                let file = io.part.map(|part| part.file).unwrap_or_default();
-                self.uncommitted.hear(reply, io.written().map(|key| (key, io.id, file)));
-                Said::of(reply)
-            }
+            Ok(reply) => Said::of(reply),
         };
+        if cx.rpc.retains(self.import, call) {
+            // Its memory stays, whatever becomes of this one.
+            let good = said.is_some_and(|said| said.is_written(io.checksum));
+            self.uncommitted.keep(call, io.as_written(good));
+            io.pieces.iter().for_each(|(_, piece)| self.buffers.claim(piece.buffer, piece.len));
+        }
         let Some(said) = said else { return self.over(id, Err(Errno::EPROTO), cx) };
         self.grant.add(said.grant());
         let expected = io.checksum.and_then(|(kind, sum)| Some((kind, sum, said.sum(kind)?)));
@@ -375,6 +393,9 @@ impl Osc {
         let bytes = if result.is_ok() { io.len } else { 0 };
         let Some(op) = io.op else {
             self.stats.written += bytes;
+            if io.later {
+                self.uncommitted.unreserve(io.len);
+            }
             for (_, piece) in &io.pieces {
                 if piece.granted {
                     self.grant.spend(piece.space);

@@ -220,7 +220,7 @@ impl Osc {
         }
     }
 
-    /// A piece is dirty no more: it is at the target, replaced, or lost.
+    /// A piece is dirty no more: it is at the target, replaced, or lost. Its memory is not needed.
     pub(super) fn settled(
         &mut self,
         key: Key,
@@ -228,8 +228,8 @@ impl Osc {
         result: Result<(), Errno>,
         cx: &mut Cx<'_, '_, '_>,
     ) {
+        self.free(piece);
         self.dirty_bytes = self.dirty_bytes.saturating_sub(piece.len);
-        self.events.extend(self.buffers.release(piece.buffer, piece.len).map(OscEvent::Free));
         match (piece.op, result) {
             // It waits, and says it itself.
             (Some(op), result) => self.through(op, piece.len, result, cx),
@@ -241,6 +241,11 @@ impl Osc {
             }
             (None, Ok(())) => {}
         }
+    }
+
+    /// The memory of a piece is not needed.
+    pub(super) fn free(&mut self, piece: &Piece) {
+        self.events.extend(self.buffers.release(piece.buffer, piece.len).map(OscEvent::Free));
     }
 
     /// Lets something wait until what is dirty in a range is written back.

@@ -5,12 +5,13 @@
 //!                                    └ no promise: written through ─►       Done
 //!  read  ─► lock PR ─► own dirty data there written back ─► READ ─►         Done
 //!  dirty ─► write-back: when called back, too old, too much, waited for ─► WRITE
+//!         ─► answered, not committed: kept for a replay ─► committed ─►  Free
 //! ```
 //!
 //! Locks stay in the cache of `ldlm::client` when an operation is over; when another client wants one,
-//! what is dirty under it is written back first (L-44). Most targets commit a write-back before
-//! they answer it; what is not committed [`Osc::unsettled`] names. If the target
-//! evicts this client, what was dirty is gone: the next fsync and the next close of the object each say
+//! what is dirty under it is written back first (L-44). Data that a target has answered and not
+//! committed are kept, and written again if it restarts; [`Osc::unsettled`] names their objects. If the target
+//! evicts this client, what was dirty or kept is gone: the next fsync and the next close of the object each say
 //! `EIO`, once. Data that was read is not kept.
 //!
 //! `op.rs` has the operations, `locks.rs` what locks mean for data, `data.rs` the data requests with
@@ -59,7 +60,8 @@ pub const OPS_MAX: usize = 65_536;
 /// What a client of objects keeps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OscConfig {
-    /// Most dirty bytes; more wait until others are written back.
+    /// Most dirty bytes; more wait until others are written back. As many again may be answered and not
+    /// committed; beyond that the target is to commit before it answers.
     pub dirty_max: u64,
     /// Dirty data is written back when it is so old.
     pub max_age: Duration,
@@ -345,7 +347,7 @@ impl Osc {
             Event::Ended { call, ref result } => {
                 let Some(calling) = self.calls.remove(&call) else { return Some(event) };
                 match calling {
-                    Calling::Data(id) => self.answered(id, result.as_ref(), cx),
+                    Calling::Data(id) => self.answered(id, call, result.as_ref(), cx),
                     Calling::Op(id) => self.called(id, result.as_ref(), cx),
                 }
                 self.work(cx);
@@ -355,7 +357,6 @@ impl Osc {
                 self.generation += 1;
                 self.stats.evicted += 1;
                 self.grant.clear();
-                self.lose_uncommitted(cx);
                 Some(event)
             }
             Event::Import { import, state: ImportState::Full } if import == self.import => {
@@ -371,12 +372,18 @@ impl Osc {
                 self.work(cx);
                 Some(event)
             }
-            Event::Import {
-                import,
-                state: ImportState::Replay | ImportState::ReplayLocks | ImportState::ReplayWait,
-            } if import == self.import => {
-                self.lose_uncommitted(cx);
+            Event::Import { import, state: ImportState::Closed } if import == self.import => {
+                self.free_kept();
                 Some(event)
+            }
+            Event::Replayed { call, ref result, .. } if self.uncommitted.has(call) => {
+                self.replayed(call, result.as_ref());
+                None
+            }
+            Event::Unretained { call, committed, .. } if self.uncommitted.has(call) => {
+                self.unretained(call, committed);
+                self.work(cx);
+                None
             }
             event => Some(event),
         }

@@ -472,9 +472,6 @@ impl Osc {
     ) {
         let own = self.own_end(id);
         let Some(op) = self.ops.get(&id) else { return };
-        if let Ok(reply) = result {
-            self.uncommitted.hear(reply, None);
-        }
         let reply = result.map_err(|e| e.errno());
         let object = self.objects.get_mut(&op.key);
         match (op.kind, object) {

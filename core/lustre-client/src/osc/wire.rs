@@ -25,6 +25,8 @@ pub(super) struct Data {
     pub(super) brw: u32,
     /// Space is promised for it.
     pub(super) granted: bool,
+    /// A write that may be answered before it is committed.
+    pub(super) later: bool,
     /// It was sent before under another number (L-93).
     pub(super) again: bool,
     /// How its bytes are summed up, and to what if they are written.
@@ -63,8 +65,8 @@ pub(super) fn sync(id: ObjectId) -> Call {
     object(Opcode::OST_SYNC, &body)
 }
 
-/// Data of one range is moved under a lock of this client. A write is committed before it is answered
-/// (L-92), so that nothing is to be kept for a repetition after a crash.
+/// Data of one range is moved under a lock of this client. A write that is answered before it is committed
+/// (L-92) keeps its memory, and is repeated after a crash of the target (P-74).
 pub(super) fn data(data: &Data) -> Call {
     let mut body = named(data.id);
     body.valid |= Valid::FLAGS;
@@ -90,7 +92,10 @@ pub(super) fn data(data: &Data) -> Call {
         body.valid |= Valid::MTIME;
     }
     let (opcode, mut flags) = match data.direction {
-        Direction::Write => (Opcode::OST_WRITE, NiobufFlags::WRITE | NiobufFlags::SYNC),
+        Direction::Write => {
+            let commit = if data.later { NiobufFlags::ASYNC } else { NiobufFlags::SYNC };
+            (Opcode::OST_WRITE, NiobufFlags::WRITE | commit)
+        }
         Direction::Read => (Opcode::OST_READ, NiobufFlags::READ | NiobufFlags::SYNC),
     };
     flags.set(NiobufFlags::FROM_GRANT, data.granted);
@@ -110,6 +115,7 @@ pub(super) fn data(data: &Data) -> Call {
         Direction::Read => vec![Obdo::LEN as u32, 0],
     };
     call.bulk = Some(Bulk { direction: data.direction, memory: data.memory.clone() });
+    call.retains_bulk = data.direction == Direction::Write;
     call
 }
 
@@ -129,6 +135,13 @@ impl Said {
         let msg = reply.msg().ok()?;
         let body = msg.get::<Obdo>(1).ok()?;
         Some(Self { status: reply.status, body, result: msg.get::<i32>(2).ok() })
+    }
+
+    /// Whether a range is written, with the sum that it should have.
+    pub(super) fn is_written(&self, expected: Option<(Checksum, u32)>) -> bool {
+        let sum = expected.map(|(kind, ours)| (ours, self.sum(kind)));
+        let differs = sum.is_some_and(|(ours, theirs)| theirs.is_some_and(|sum| sum != ours));
+        self.result == Some(0) && !differs
     }
 
     /// The checksum of a kind, if the reply has one.
@@ -167,6 +180,7 @@ mod tests {
             len: 0,
             brw: 4 << 20,
             granted: false,
+            later: false,
             again: false,
             checksum: None,
             account: None,

@@ -404,8 +404,13 @@ impl<C: Send + Sync> FileCache<C> {
                 Err(e) => Some((file, e.errno())),
             }
         };
-        let all = visitor.wire.unsettled(&target.cache).await;
-        let all: Vec<_> = all.into_iter().map(one).collect();
-        join(all, IN_FLIGHT).await.into_iter().flatten().collect()
+        let first = visitor.wire.unsettled(&target.cache).await.into_iter().next();
+        let Some(first) = first else { return Vec::new() };
+        let first = one(first).await;
+        // Most targets have committed with the one what was written to others before.
+        let rest = visitor.wire.unsettled(&target.cache).await;
+        let rest: Vec<_> = rest.into_iter().map(one).collect();
+        let rest = join(rest, IN_FLIGHT).await;
+        first.into_iter().chain(rest.into_iter().flatten()).collect()
     }
 }

@@ -494,6 +494,7 @@ impl<W: Wire> Visitor<W> {
         if size > SIZE_MAX {
             return Err(too_large(file));
         }
+        self.keep_open(file).await?;
         // Its objects learn another time.
         file.mtime = None;
         if let Some(last) = size.checked_sub(1) {

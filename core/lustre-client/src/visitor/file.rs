@@ -76,6 +76,8 @@ pub struct OpenFile {
     handle: u64,
     /// The call by which it was opened.
     open: Option<CallId>,
+    /// Evictions by its metadata target before that.
+    evictions: u64,
     pub(super) how: OpenHow,
     pub(super) layout: Result<FileLayout, LayoutError>,
     pub(super) attributes: Attributes,
@@ -214,6 +216,8 @@ pub(super) struct Found {
     attributes: Result<Attributes, VisitError>,
     /// Losses of the visit before it.
     said_losses: u64,
+    /// Evictions by the target before it.
+    evictions: u64,
 }
 
 impl<W: Wire> Visitor<W> {
@@ -226,6 +230,7 @@ impl<W: Wire> Visitor<W> {
         name: &[u8],
     ) -> Result<Found, Refusal> {
         let (voided, said_losses) = (mdt.voided(&self.wire), self.losses());
+        let evictions = mdt.evictions(&self.wire);
         let answer = mdt.ask_or_refuse(&self.wire, intent::open(&self.who, open), 2).await;
         let answer = answer.map_err(|refusal| refusal.at(name))?;
         let lock: LockReply = answer.get(1).ok_or_else(|| mdt.bad("expected a lock"))?;
@@ -247,7 +252,15 @@ impl<W: Wire> Visitor<W> {
                 Err(e) => Err(VisitError::Layout(*e)),
             };
             let call = answer.call;
-            Ok::<_, Refusal>(Found { body, layout, call, disposition, attributes, said_losses })
+            Ok::<_, Refusal>(Found {
+                body,
+                layout,
+                call,
+                disposition,
+                attributes,
+                said_losses,
+                evictions,
+            })
         };
         if waits {
             self.give_back(mdt, lock.handle).await?;
@@ -462,6 +475,7 @@ impl<W: Wire> Visitor<W> {
             fid,
             handle: found.body.open_handle,
             open: found.call,
+            evictions: found.evictions,
             how,
             layout: Err(LayoutError::NotMade(0)),
             attributes,
@@ -509,8 +523,66 @@ impl<W: Wire> Visitor<W> {
     async fn close_ref(&self, file: &OpenFile) -> Result<(), VisitError> {
         let record = intent::closed(&self.who, file.fid, file.attributes.gid);
         let record = file.closing(record, self.wire.now());
-        self.close_with(&record, file.handle, file.open).await?;
+        if !file.is_changed() || !self.is_ended(file).await? {
+            self.close_with(&record, file.handle, file.open).await?;
+        } else if let Some(found) = self.open_again(file).await? {
+            // What a close says of the file another open has to bring. One that is gone needs none.
+            self.close_with(&record, found.body.open_handle, found.call).await?;
+        }
         self.check_losses_of(file)
+    }
+
+    /// Whether an eviction by its metadata target has ended the open of a file.
+    async fn is_ended(&self, file: &OpenFile) -> Result<bool, VisitError> {
+        Ok(self.mdt_of(file.fid).await?.evictions(&self.wire) != file.evictions)
+    }
+
+    /// Opens a file once more, by its FID and for the same (C-263). `None`: it is gone, or its user may not open
+    /// it in this way any more.
+    async fn open_again(&self, file: &OpenFile) -> Result<Option<Found>, VisitError> {
+        let mdt = self.mdt_of(file.fid).await?;
+        // It may have got what it was made without, and it is not to be cut off again.
+        let flags = OpenHow { truncate: false, ..file.how }.flags();
+        let open = intent::Open {
+            dir: file.fid,
+            version: DIR_VERSION,
+            gids: (u32::MAX, file.attributes.gid),
+            opened: Opened::Again(file.fid),
+            flags,
+            cookie: self.cookie(),
+            now: self.wire.now(),
+        };
+        match self.open_at(mdt, open, &[]).await.map_err(|refusal| refusal.error) {
+            Ok(found) if found.disposition.contains(Disposition::OPENED) => Ok(Some(found)),
+            Ok(_) => Ok(None),
+            Err(e) => match e.errno() {
+                Errno::ENOENT | Errno::ESTALE | Errno::EACCES | Errno::EPERM => Ok(None),
+                _ => Err(e),
+            },
+        }
+    }
+
+    /// A file is written through an open for writing alone: that keeps its objects from being replaced
+    /// (C-195). One that an eviction has ended is followed by another.
+    ///
+    /// # Errors
+    /// `EIO`: it can't be opened again; no answer.
+    pub(super) async fn keep_open(&self, file: &mut OpenFile) -> Result<(), VisitError> {
+        if !self.is_ended(file).await? {
+            return Ok(());
+        }
+        let path = file.fid.to_string().into();
+        let found = self.open_again(file).await?;
+        let found = found.ok_or(VisitError::Path { path, errno: Errno::EIO })?;
+        (file.handle, file.open) = (found.body.open_handle, found.call);
+        file.evictions = found.evictions;
+        match found.layout {
+            // It has got mirrors meanwhile: the others would be out of date.
+            Ok(layout) if layout.mirrored => file.layout = Err(LayoutError::Mirrored),
+            Ok(layout) => file.adopt(self.taken(layout)),
+            Err(e) => file.layout = Err(e),
+        }
+        Ok(())
     }
 
     /// Closes a file, and changes its attributes: a close says newer times than a user may want.
@@ -541,15 +613,20 @@ impl<W: Wire> Visitor<W> {
     /// Makes objects for a range, where the layout has none yet (C-187, C-188).
     ///
     /// # Errors
-    /// No space, or a refusal.
+    /// No space, or a refusal; `EIO` for a file that was open when its metadata target evicted this client, and
+    /// is gone.
     pub async fn prepare(
         &self,
         file: &mut OpenFile,
         start: u64,
         end: u64,
     ) -> Result<(), VisitError> {
+        if !file.how.write {
+            return Ok(());
+        }
+        self.keep_open(file).await?;
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
-        if !file.how.write || !layout.is_to_be_made(start, end) {
+        if !layout.is_to_be_made(start, end) {
             return Ok(());
         }
         let mdt = self.mdt_of(file.fid).await?;

@@ -39,6 +39,8 @@ pub(super) enum Opened<'a> {
     File(&'a [u8]),
     /// A directory, by its FID.
     Dir(Fid),
+    /// A file that was opened before, by its FID (C-82).
+    Again(Fid),
     /// A file whose name is on another target than it is itself (C-110).
     Remote(Fid),
     /// A name that may be made.
@@ -100,6 +102,7 @@ pub(super) fn open(who: &Identity, open: Open<'_>) -> Call {
     let (how, fid1, fid2, name) = match opened {
         Opened::File(name) => (0, dir, none, named(name)),
         Opened::Dir(fid) => (OPEN_BY_FID | OPEN_DIRECTORY, dir, fid, named(b"")),
+        Opened::Again(fid) => (OPEN_BY_FID, dir, fid, named(b"")),
         Opened::Remote(fid) => (0, fid, dir, named(b"")),
         Opened::New(new) => {
             let exclusive = if new.exclusive { OPEN_EXCLUSIVE } else { 0 };
@@ -118,7 +121,7 @@ pub(super) fn open(who: &Identity, open: Open<'_>) -> Call {
                 ..CreateRecord::default()
             },
         ),
-        Opened::File(_) | Opened::Dir(_) | Opened::Remote(_) => (
+        Opened::File(_) | Opened::Dir(_) | Opened::Again(_) | Opened::Remote(_) => (
             ibits(fid1, LockMode::CR, InodeBits::LOOKUP),
             Intent::OPEN,
             CreateRecord { mode: REGULAR, flags_high: OPEN_HIGH, ..CreateRecord::default() },

@@ -93,7 +93,12 @@ impl<L> Remote<L> {
         self.link.as_ref().map_or(0, |link| wire.losses(link))
     }
 
-    /// The same since the first change.
+    /// How often it has evicted this client so far.
+    pub(super) fn evictions<W: Wire<Link = L>>(&self, wire: &W) -> u64 {
+        self.link.as_ref().map_or(0, |link| wire.evictions(link))
+    }
+
+    /// The same as [`Remote::voided`] since the first change.
     pub(super) fn losses<W: Wire<Link = L>>(&self, wire: &W) -> u64 {
         self.voided(wire).saturating_sub(self.before.load(Ordering::Relaxed))
     }

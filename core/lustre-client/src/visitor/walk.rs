@@ -331,6 +331,36 @@ impl<W: Wire> Visitor<W> {
         }
     }
 
+    /// The directory and the name of a file that is to be made at a path, unless it is there. A symbolic link at
+    /// the end of the path is followed, also one to a name that does not exist.
+    ///
+    /// # Errors
+    /// As [`Visitor::find`] for the directory; `EISDIR` for a path that ends with no name.
+    pub async fn find_place(&self, path: &[u8]) -> Result<(Node, Vec<u8>), VisitError> {
+        let mut path = path.to_vec();
+        for _ in 0..=LINKS_MAX {
+            let names = split(&path);
+            let last =
+                names.split_last().filter(|(name, _)| *name != b".." && !path.ends_with(b"/"));
+            let Some((name, above)) = last else {
+                return Err(VisitError::Path { path, errno: Errno::EISDIR });
+            };
+            let above = joined(above);
+            let dir = self.find(&above, true).await?;
+            let node = match self.lookup(&dir, name, &path).await {
+                Ok(node) if node.kind() == FileKind::Link => node,
+                Err(e) if e.errno() != Errno::ENOENT => return Err(e),
+                _ => return Ok((dir, name.clone())),
+            };
+            let to = self.link_text(&node).await?;
+            if to.starts_with(b"/") {
+                return Err(VisitError::Outside { path, to });
+            }
+            path = [above.as_slice(), b"/", to.as_slice()].concat();
+        }
+        Err(VisitError::Path { path, errno: Errno::ELOOP })
+    }
+
     /// The text of a symbolic link.
     ///
     /// # Errors

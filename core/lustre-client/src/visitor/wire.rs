@@ -150,6 +150,11 @@ pub trait Wire: Sync {
         0
     }
 
+    /// How often the target has evicted this client, as far as that was known when the last call was answered.
+    fn evictions(&self, _link: &Self::Link) -> u64 {
+        0
+    }
+
     /// Ends a connection, if it was connected; over another one, if it is lost, within [`LEAVE_MAX`].
     fn close(&self, link: &Self::Link) -> impl Future<Output = ()> + Send;
 

@@ -18,7 +18,8 @@ fn writes_under_a_lock_stay_with_the_client_until_another_one_reads_them() {
     whole[50 * 1024..51 * 1024].copy_from_slice(&pattern(KIB, 2));
     assert!(bench.read(b, 1, 0, 200 * KIB) == whole, "and not more than there is");
     assert_eq!(bench.dirty(a), 0);
-    // The memory of all writes is the program's again.
+    // The memory of all writes is the program's again, when they are committed.
+    assert_eq!(bench.fsync(a, 1), Ok(0));
     assert_eq!(bench.of(a, |client| client.freed), 101 * KIB + 4096);
     // And back: the reader's lock goes when the writer writes again.
     bench.write(a, 1, 0, b"changed");

@@ -1,11 +1,13 @@
 //! Clients with caches and an object target in one world: what they make of each other, in virtual
-//! time. `caches.rs` has what clients see of each other, `losses.rs` what happens when a client hangs,
+//! time. `caches.rs` has what clients see of each other, `commits.rs`
+//! what a target loses that commits after it has answered, `losses.rs` what happens when a client hangs,
 //! dies or is full, `sizes.rs` what a client learns of a size while it writes back, `space.rs` limits and
 //! promises, `storm.rs` everything at once against a model.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
 mod caches;
+mod commits;
 mod losses;
 mod sizes;
 mod space;
@@ -189,6 +191,7 @@ struct Setting {
     /// Data requests that are served at a time.
     slots: usize,
     hears: bool,
+    commit: Commit,
     /// Bytes that the target promises a client when it connects.
     grant: u32,
     osc: OscConfig,
@@ -196,7 +199,8 @@ struct Setting {
 
 impl Default for Setting {
     fn default() -> Self {
-        Self { bytes: 1 << 30, slots: 64, hears: true, grant: 0, osc: OscConfig::default() }
+        let (commit, osc) = (Commit::AtOnce, OscConfig::default());
+        Self { bytes: 1 << 30, slots: 64, hears: true, commit, grant: 0, osc }
     }
 }
 
@@ -224,7 +228,7 @@ impl Bench {
 
     fn with(setting: Setting) -> Self {
         let mut world = World::default();
-        let store = MemoryStore::new(Commit::AtOnce, setting.bytes);
+        let store = MemoryStore::new(setting.commit, setting.bytes);
         let server = serve(&mut world, 1, store, setting);
         let config =
             LockConfig { seed: 2, tunables: Tunables::default(), cache: Default::default() };

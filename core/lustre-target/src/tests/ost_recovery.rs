@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_types, reason = "a store outlives its server, and tests look into it")]
 
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use lnet_types::{Errno, IoVec, Memory};
@@ -34,6 +35,9 @@ struct Inside {
     fails: Option<(usize, Failure)>,
     broken: bool,
     facts: Vec<StoreFact>,
+    /// It stands still; what it is ordered meanwhile it does afterwards, one after the other.
+    stands: bool,
+    waiting: VecDeque<StoreOrder>,
     /// What was ordered of the records of clients.
     clients: Vec<Change>,
 }
@@ -50,7 +54,8 @@ impl Shelf {
 
     fn of(store: MemoryStore, fails: Option<(usize, Failure)>) -> Self {
         let (facts, clients) = (Vec::new(), Vec::new());
-        let inside = Inside { store, orders: 0, fails, broken: false, facts, clients };
+        let (orders, broken, stands, waiting) = (0, false, false, VecDeque::new());
+        let inside = Inside { store, orders, fails, broken, facts, stands, waiting, clients };
         Self(Arc::new(Mutex::new(inside)))
     }
 
@@ -60,6 +65,10 @@ impl Shelf {
 
     fn commit(&self) {
         self.0.lock().unwrap().store.commit();
+    }
+
+    fn stand(&self, stands: bool) {
+        self.0.lock().unwrap().stands = stands;
     }
 
     /// What a server finds that starts after the one before has died.
@@ -84,6 +93,9 @@ impl Store for Shelf {
                 )
             };
             inside.clients.extend(txn.changes.iter().filter(of_clients).cloned());
+        }
+        if inside.stands || !inside.waiting.is_empty() {
+            return inside.waiting.push_back(order);
         }
         let failure = inside.fails.filter(|(at, _)| *at == number).map(|(_, failure)| failure);
         let failure = if inside.broken { Some(Failure::Io) } else { failure };
@@ -114,6 +126,12 @@ impl Store for Shelf {
         let mut inside = self.0.lock().unwrap();
         if !inside.facts.is_empty() {
             return Some(inside.facts.remove(0));
+        }
+        if !inside.stands
+            && inside.store.peek().is_none()
+            && let Some(order) = inside.waiting.pop_front()
+        {
+            inside.store.order(order, memory);
         }
         inside.store.poll(memory)
     }
@@ -397,4 +415,32 @@ fn p70_kept_changes_that_are_committed_are_repeated_without_effect() {
     assert_eq!(run.world.replayed(run.client), 5);
     let gone = run.world.call(run.client, wire::get_attributes(object(3)));
     assert_eq!(gone.unwrap_err(), CallError::Refused(Errno::ENOENT));
+}
+
+#[test]
+fn p75_change_is_not_overtaken_by_a_later_one_that_is_committed() {
+    let mut run = Run::new(Commit::Ordered, None);
+    let overwrite = |bytes: &[u8]| {
+        let asked = wire::data_body(object(2), true, None, 0);
+        let range = wire::range(0, bytes.len() as u32, NiobufFlags::WRITE);
+        wire::data(Opcode::OST_WRITE, &asked, &[range], Some(bytes))
+    };
+    run.call(|_| wire::create(object(3)));
+    run.call(|_| overwrite(b"data"));
+    run.call(|_| wire::punch(object(1), 500));
+    run.call(|_| wire::sync(None));
+    // The one asks for the accounts of two owners; the other one asks for none, and is committed before it is
+    // answered.
+    let mut given = Obdo { uid: 5, ..wire::named(object(1)) };
+    given.valid |= Valid::UID;
+    run.shelf.stand(true);
+    let calls = [wire::object(Opcode::OST_SETATTR, &given), overwrite(b"more")];
+    let calls = calls.map(|call| run.world.begin(run.client, call));
+    run.shelf.stand(false);
+    run.call(|_| wire::statfs());
+    let [set, written] = calls.map(|call| run.wait(call).unwrap().transno);
+    assert!(0 < set && set < written, "{set} {written}");
+    run.restart();
+    assert_eq!(body(&run.call(|_| wire::get_attributes(object(1)))).uid, 5);
+    assert!(run.read(object(2), None).starts_with(b"more"));
 }

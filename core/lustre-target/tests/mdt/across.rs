@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use lnet_types::{Errno, Prng};
-use lustre_target::{Commit, Mdt, MemoryStore, start};
+use lustre_target::{AcrossWire, Commit, Mdt, MemoryStore, start};
 use lustre_wire::dir::page;
 use lustre_wire::fid::{RangeKind, SeqOp, SeqRange, Valid};
 use lustre_wire::ldlm::{Disposition, InodeBits, LockFlags, LockReply};
 use lustre_wire::mds::{CreateRecord, MdtBody, ReintOp, SetattrValid};
-use lustre_wire::{Fid, Layout, Opcode};
+use lustre_wire::{Fid, Layout, Opcode, Portal};
 use ptlrpc::{Call, CallError};
 
 use super::locks::getattr;
@@ -466,6 +466,50 @@ fn name_is_held_while_its_change_is_under_way() {
             true => assert_eq!((looked, made), (Err(Errno::ENOENT), Ok(c.fid(6)))),
             false => assert_eq!((looked, made), (Ok(d.fid(5)), Err(Errno::EEXIST))),
         }
+    }
+}
+
+/// Bytes of a message between targets: what it is, of the second target, and its number.
+fn message(what: u32, number: u64) -> Call {
+    let head = [1, 1, what].into_iter().flat_map(u32::to_le_bytes);
+    let mut call = Call::new(AcrossWire::OPCODE, vec![head.chain(number.to_le_bytes()).collect()]);
+    call.portals = Some((Portal::OUT, Portal::OSC_REPLY));
+    call.reply_lens = vec![16 << 10];
+    call
+}
+
+#[test]
+fn change_begun_after_a_settling_is_kept_when_that_settling_comes_late() {
+    for removes in [false, true] {
+        let (mut bench, c, d) = two(Commit::Ordered);
+        if removes {
+            bench.mkdir(d, ROOT, "r", 5).unwrap();
+        }
+        // The order to make the change gets lost.
+        let count = Cell::new(0);
+        bench.world.loses = Some(Box::new(move |_| {
+            count.set(count.get() + 1);
+            count.get() == 4
+        }));
+        let call = match removes {
+            true => reint(rmdir(d, ROOT, "r", d.fid(5))),
+            false => reint(d.create(ROOT, "r", 5, 0o040_755, b"")),
+        };
+        let changed = bench.begin(d, call);
+        assert_eq!(bench.end_of(d, changed), None);
+        // A copy of the first settling, which named no change: all that are under way began after it.
+        const FIRST: u64 = 1 << 32;
+        let late = bench.party(bench.server, |party, below| {
+            let rpc = &mut party.ptlrpc.rpc(below);
+            let all = rpc.imports();
+            let mut second = all.iter().filter(|i| i.client == "lfs-MDT0001-mdtlov_UUID");
+            rpc.call(second.find(|i| i.target == MDT).unwrap().id, message(1, FIRST)).unwrap()
+        });
+        assert!(bench.party(bench.server, |party, _| party.ended.remove(&late)).unwrap().is_ok());
+        assert_eq!(end(&mut bench, d, changed).map(|body| body.fid1), Ok(d.fid(5)));
+        let there = bench.lookup(c, ROOT, "r").map(|body| body.fid1);
+        assert_eq!(there, if removes { Err(Errno::ENOENT) } else { Ok(d.fid(5)) });
+        assert_eq!(bench.getattr(c, ROOT).map(|body| body.nlink), Ok(if removes { 2 } else { 3 }));
     }
 }
 

@@ -279,7 +279,8 @@ impl Client {
             im.no_cached_data = false;
         }
         // Bulk memory is the program's again when a call has ended, if it does not say otherwise.
-        let retain = im.replayable
+        // Where nothing is repeated, the eviction after a restart says that such a write is void.
+        let retain = (im.replayable || r.retains_bulk)
             && !cx.common.breaks(Sabotage::NotRetained)
             && (r.bulk.is_none() || r.retains_bulk)
             && body.transno != 0

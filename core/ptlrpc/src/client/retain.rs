@@ -151,9 +151,10 @@ impl Retention {
         self.after(0).next().map_or(0, |(_, retained)| retained.body.transno)
     }
 
-    /// Whether a call is kept.
+    /// Whether a call is kept, or void without the word that its memory is free.
     pub(crate) fn has(&self, call: CallId) -> bool {
-        self.0.as_ref().is_some_and(|kept| kept.places.contains_key(&call))
+        let has = |kept: &Kept| kept.places.contains_key(&call) || kept.void.contains(&call);
+        self.0.as_ref().is_some_and(|kept| has(kept))
     }
 
     /// None is repeated any more. The memory of writes is free with [`Retention::take_void`].
@@ -266,6 +267,7 @@ mod tests {
         assert_eq!(retention.commit(11, None), [CallId::from(2)]);
         retention.clear();
         assert_eq!((order(&retention), retention.len()), (vec![], 0));
+        assert!(retention.has(CallId::from(3)), "its program has not heard of it");
         assert_eq!(retention.take_void(), [CallId::from(3)]);
         assert!(retention.is_empty());
     }

@@ -258,7 +258,9 @@ impl Worker {
             std::thread::sleep(PAUSE);
         }
         for (n, object) in (0..).zip(std::mem::take(&mut self.objects)) {
-            let end = object.close().blocking();
+            // A target may commit what a close brings to it after this process has ended.
+            let synced = object.fsync().blocking();
+            let end = object.close().blocking().and(synced);
             self.settled(n, end.map_err(|e| e.to_string()))?;
         }
         Ok(())

@@ -58,7 +58,8 @@ impl Mdt {
         }
     }
 
-    /// Of a target's changes only these are under way.
+    /// Of a target's changes up to a number only these are under way. Those above it began after the message: a
+    /// copy of one that was settled before comes late, and names none of them.
     fn settle(
         &mut self,
         served: &Served,
@@ -68,10 +69,12 @@ impl Mdt {
     ) {
         let kept = self.across.breaks(Sabotage::NameKept);
         let gone = self.tree.all_prepared().map(|(id, _)| id).filter(|_| !kept);
-        let gone: Vec<ChangeId> =
-            gone.filter(|(index, number)| *index == from && !open.contains(number)).collect();
+        let gone: Vec<ChangeId> = gone
+            .filter(|(index, number)| *index == from && *number <= last && !open.contains(number))
+            .collect();
         self.let_go(&gone, cx);
-        self.across.floors.insert(from, last);
+        let floor = self.across.floors.entry(from).or_default();
+        *floor = last.max(*floor);
         cx.rpc.reply(served.id, decided(&Ok(Parent::default())));
         self.go_on(cx);
     }

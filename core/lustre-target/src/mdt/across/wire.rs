@@ -48,7 +48,8 @@ pub(in crate::mdt) enum What {
 /// What one target asks of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::mdt) enum Order {
-    /// Only these changes are under way, and none up to the number of the message is to be prepared any more.
+    /// Of the changes up to the number of the message only these are under way, and none is to be prepared any
+    /// more.
     Settle(Vec<u64>),
     /// May the name be changed? It is held for that if so. With the owner of the file, and the user.
     Prepare(NameChange, u32, Who),

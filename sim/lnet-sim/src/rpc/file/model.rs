@@ -11,13 +11,14 @@
 //!   fails. Until then it may read what it has lost. So does what a store has refused that is full or broken.
 //!
 //! What a client that died or was evicted has not synced may be lost, and what one has not that left and
-//! heard of it: of names the last first, of the data of a file what each of its objects has got since. An operation whose outcome its program has not
-//! learned may have happened, or a part of its bytes. A directory is judged that was left alone while it was
-//! read again.
+//! heard of it: of names the last first, of the data of a file what each of its objects has got since; of what
+//! it had cached and its targets have answered only what was so before a server died. An operation whose
+//! outcome its program has not learned may have happened, or a part of its bytes. A directory is judged that
+//! was left alone while it was read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lnet_scenario::{FaultKind, LoadKind, Scenario};
+use lnet_scenario::{FaultKind, LoadKind, NodeId, Scenario};
 use lnet_types::{Errno, Instant};
 use lustre_client::visitor::CACHING;
 
@@ -43,8 +44,9 @@ struct Kept {
     floors: BTreeMap<u32, usize>,
     /// What the data of each file have been since it was synced.
     versions: Versions,
-    /// Files that were cut off since they were synced: their objects may have been so or not.
-    cut: BTreeSet<Id>,
+    /// Which of them the targets have at least, of files of a program with a cache, if none has died since: a
+    /// target commits later what it has answered.
+    answered: BTreeMap<Id, usize>,
     /// The operation under way, and when it was begun.
     doing: Option<(FileOp, Instant)>,
     /// What the tree is if the last operation, of unknown outcome, has happened.
@@ -110,7 +112,6 @@ impl Kept {
             for all in self.versions.values_mut() {
                 all.drain(..all.len().saturating_sub(1));
             }
-            self.cut.clear();
         }
         if whole {
             self.committed(last);
@@ -130,6 +131,10 @@ impl Kept {
         let mut versions = Versions::new();
         if self.gone {
             versions = self.versions.clone();
+            for (id, from) in &self.answered {
+                let all = versions.entry(*id).or_default();
+                all.drain(..all.len().min(*from));
+            }
         }
         if let Some(after) = &after {
             for (id, data) in after.changed(&last) {
@@ -257,7 +262,7 @@ impl FileModel {
             states: vec![Tree::of(cached)],
             floors: BTreeMap::new(),
             versions: Versions::new(),
-            cut: BTreeSet::new(),
+            answered: BTreeMap::new(),
             doing: None,
             doubt: None,
             gone,
@@ -359,13 +364,13 @@ impl FileModel {
             }
             let synced = tree.synced(&op);
             let back = kept.last().written_back(&op).or_else(|| tree.written_back(&op));
-            kept.cut.extend(tree.cut(&op));
             if let Some(id) = synced {
-                kept.cut.remove(&id);
-            }
-            for id in synced.into_iter().chain(back.filter(|id| !kept.cut.contains(id))) {
                 let all = kept.versions.entry(id).or_default();
                 all.drain(..all.len().saturating_sub(1));
+            }
+            for id in synced.into_iter().chain(back).filter(|_| tree.cached) {
+                let last = kept.versions.get(&id).map_or(0, |all| all.len().saturating_sub(1));
+                kept.answered.insert(id, last);
             }
             // A sync of one file commits all names of its target.
             match synced {
@@ -414,6 +419,22 @@ impl FileModel {
             }
         }
         Ok(())
+    }
+
+    /// A host has died, which may have targets.
+    fn died(&mut self, host: HostId, serves: bool, now: Instant) {
+        let here = self.guests.iter().filter(|(_, guest)| guest.host == host);
+        let here: Vec<String> = here.map(|(client, _)| client.clone()).collect();
+        here.iter().for_each(|client| self.lost(client));
+        if serves {
+            self.trees.values_mut().for_each(|kept| kept.answered.clear());
+        }
+        for kept in self.trees.values_mut().filter(|kept| kept.host == host) {
+            (kept.gone, kept.moved) = (true, now);
+            if let Some((op, _)) = kept.doing.take() {
+                kept.doubt(&op);
+            }
+        }
     }
 
     fn see_files(&mut self, host: HostId, seen: &FileSeen, now: Instant) -> Result<(), String> {
@@ -498,15 +519,10 @@ impl Observer for FileModel {
                 Ok(())
             }
             Seen::Died { host } => {
-                let here = self.guests.iter().filter(|(_, guest)| guest.host == host);
-                let here: Vec<String> = here.map(|(client, _)| client.clone()).collect();
-                here.iter().for_each(|client| self.lost(client));
-                for kept in self.trees.values_mut().filter(|kept| kept.host == host) {
-                    (kept.gone, kept.moved) = (true, view.now);
-                    if let Some((op, _)) = kept.doing.take() {
-                        kept.doubt(&op);
-                    }
-                }
+                let node = Some(NodeId(host.0));
+                let mut targets = view.scenario.rpc.targets.iter();
+                let serves = targets.any(|t| Some(t.on) == node || t.failover == node);
+                self.died(host, serves, view.now);
                 Ok(())
             }
             _ => Ok(()),
@@ -550,7 +566,7 @@ impl Observer for FileModel {
 mod tests {
     use core::time::Duration;
 
-    use super::super::op::{FilePath, FileShown};
+    use super::super::op::{FileAt, FileBytes, FilePath, FileShown};
     use super::super::seen::Found;
     use super::*;
 
@@ -572,13 +588,23 @@ mod tests {
         second: u64,
         result: Result<FileAnswer, Errno>,
     ) -> bool {
+        done_in(model, "f0-d", op, second, result)
+    }
+
+    fn done_in(
+        model: &mut FileModel,
+        tree: &str,
+        op: FileOp,
+        second: u64,
+        result: Result<FileAnswer, Errno>,
+    ) -> bool {
         let result = result.map_err(|errno| FileFailure {
             errno,
             text: errno.to_string(),
             said: true,
             over: false,
         });
-        let (client, tree, took) = (CLIENT.to_owned(), "f0-d".to_owned(), Duration::from_secs(1));
+        let (client, tree, took) = (CLIENT.to_owned(), tree.to_owned(), Duration::from_secs(1));
         let begun = FileSeen::Begun { client: client.clone(), tree, op };
         let ended = FileSeen::Ended { client, took, result };
         model.see_files(HOST, &begun, at(second)).unwrap();
@@ -595,12 +621,21 @@ mod tests {
 
     /// What a visit finds that reads all again from then to then: a file of so many bytes that shows a size.
     fn found(model: &mut FileModel, from: u64, to: u64, size: u64) -> Result<(), String> {
+        found_in(model, "f0-d", (from, to), (Vec::new(), size))
+    }
+
+    fn found_in(
+        model: &mut FileModel,
+        tree: &str,
+        (from, to): (u64, u64),
+        (bytes, size): (Vec<u8>, u64),
+    ) -> Result<(), String> {
         let client = "v0-0-1-9-1".to_owned();
         model.see_files(HOST, &FileSeen::Checks { client: client.clone() }, at(from))?;
         let (kind, mode) = (FileShown::File, super::super::work::FILE_MODE);
-        let file = Found { fid: (1, 1), kind, mode, nlink: 1, bytes: Vec::new(), size };
+        let file = Found { fid: (1, 1), kind, mode, nlink: 1, bytes, size };
         let dump = Dump::from([(b"n1".to_vec(), file)]);
-        let trees = Ok(Dumps::from([("f0-d".to_owned(), Ok(dump))]));
+        let trees = Ok(Dumps::from([(tree.to_owned(), Ok(dump))]));
         model.see_files(HOST, &FileSeen::Checked { client, load: 0, trees }, at(to))
     }
 
@@ -613,6 +648,38 @@ mod tests {
         assert!(done(&mut model, FileOp::Sync, 6, Ok(FileAnswer::Done)));
         assert_eq!(found(&mut model, 5, 9, 7), Ok(()));
         assert!(found(&mut model, 8, 9, 7).is_err());
+    }
+
+    #[test]
+    fn answered_data_of_a_dead_cache_may_be_lost_by_a_server_that_died_after_the_answer_alone() {
+        for (before, after, synced) in
+            [(false, false, false), (true, false, false), (false, true, false), (false, true, true)]
+        {
+            let mut model = FileModel::default();
+            let tree = format!("f0-d{CACHED}");
+            let bytes = |fill| FileBytes { at: FileAt::Offset(0), len: 4, fill };
+            let write = |fill, fsync| {
+                let (create, truncate) = (true, false);
+                FileOp::Write { path: name(), create, truncate, data: bytes(fill), fsync }
+            };
+            for (second, op) in [(0, FileOp::Base), (2, write(7, true))] {
+                assert!(done_in(&mut model, &tree, op, second, Ok(FileAnswer::Done)));
+            }
+            if before {
+                model.died(HostId(0), true, at(4));
+            }
+            assert!(done_in(&mut model, &tree, write(8, synced), 6, Ok(FileAnswer::Done)));
+            if after {
+                model.died(HostId(0), true, at(8));
+            }
+            // Of names, and of what the visitor itself has changed.
+            assert!(done_in(&mut model, &tree, FileOp::Sync, 9, Ok(FileAnswer::Done)));
+            model.died(HOST, false, at(11));
+            let old = found_in(&mut model, &tree, (12, 13), (bytes(7).bytes(0), 4));
+            assert_eq!(old.is_ok(), after && !synced, "{before} {after} {synced}: {old:?}");
+            let new = found_in(&mut model, &tree, (14, 15), (bytes(8).bytes(0), 4));
+            assert_eq!(new, Ok(()), "{before} {after} {synced}");
+        }
     }
 
     #[test]

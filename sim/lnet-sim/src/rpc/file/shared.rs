@@ -99,14 +99,8 @@ fn step(tree: &Tree, op: &FileOp, stage: &Stage) -> Vec<(Tree, Stage)> {
             all.extend(ended(tree.clone(), Err(Errno::EXDEV)));
             all
         }
-        // A directory of another target than its name is removed there, by both.
-        (FileOp::Remove(path), Stage::Found(found, _))
-            if tree.find(path, false).is_ok_and(|id| id != *found && tree.on(*found) != 0) =>
-        {
-            ended(after, Err(Errno::ENOENT))
-        }
         // What has the name by now is removed, if it is a directory as before, or none.
-        (FileOp::Remove(path), Stage::Found(_, shown)) => {
+        (FileOp::Remove(path), Stage::Found(found, shown)) => {
             let was_dir = matches!(**shown, FileAnswer::Attributes { kind: FileShown::Dir, .. });
             let is_dir = tree.find(path, false).map(|id| tree.kind(id) == FileShown::Dir);
             let outcome = match (was_dir, is_dir) {
@@ -115,7 +109,13 @@ fn step(tree: &Tree, op: &FileOp, stage: &Stage) -> Vec<(Tree, Stage)> {
                 (false, Ok(true)) => Err(Errno::EISDIR),
                 _ => after.apply(op),
             };
-            ended(after, outcome)
+            let mut all = ended(after, outcome);
+            // A directory of another target than its name is removed there, by both. Where it is gone, who asks
+            // is sent to the target of the name.
+            if tree.find(path, false).is_ok_and(|id| id != *found && tree.on(*found) != 0) {
+                all.extend(ended(tree.clone(), Err(Errno::ENOENT)));
+            }
+            all
         }
         _ => {
             let outcome = after.apply(op);
@@ -235,6 +235,21 @@ mod tests {
             shared.begun("b", &FileOp::Remove(path(1)));
             let both = shared.ended("a", &first) && shared.ended("b", &second);
             assert_eq!(both, may, "{first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn name_of_a_directory_that_is_gone_on_its_target_is_removed_as_what_it_is_now() {
+        for (end, may) in [(Errno::ENOTDIR, true), (Errno::ENOENT, true), (Errno::EISDIR, false)] {
+            let mut shared = made();
+            shared.begun("a", &FileOp::MkdirOn(path(2), 1));
+            assert!(shared.ended("a", &DONE));
+            shared.begun("a", &FileOp::Remove(path(2)));
+            shared.begun("b", &FileOp::Remove(path(2)));
+            assert!(shared.ended("a", &DONE));
+            shared.begun("a", &FileOp::Create(path(2)));
+            assert!(shared.ended("a", &DONE));
+            assert_eq!(shared.ended("b", &Err(end)), may, "{end}");
         }
     }
 

@@ -480,16 +480,6 @@ impl Tree {
         }
     }
 
-    /// The file that an operation has cut off, which is no matter of a cache.
-    pub(super) fn cut(&self, op: &FileOp) -> Option<Id> {
-        match op {
-            FileOp::Write { path, truncate: true, .. } | FileOp::Truncate(path, _) => {
-                self.find(path, true).ok()
-            }
-            _ => None,
-        }
-    }
-
     /// Why what was found is not this tree; the data of a file may be mixed of what `versions` has of it.
     pub(super) fn differs(&self, dump: &Dump, versions: &Versions) -> Option<String> {
         let paths = self.paths();

@@ -338,6 +338,7 @@ impl Visits {
                 if state == ImportState::Closed {
                     self.opens.forget(import);
                     self.imports.remove(&import);
+                    self.settle(ptlrpc, below);
                     self.caches.closed(import);
                     self.settle(ptlrpc, below);
                     if let Some((visit, order)) = self.closing.remove(&import) {

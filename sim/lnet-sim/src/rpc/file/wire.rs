@@ -59,8 +59,8 @@ pub(super) enum Answer {
 struct Desk<T, R> {
     orders: VecDeque<(u64, Order)>,
     answers: BTreeMap<u64, Answer>,
-    /// Changes that are lost, by connection.
-    losses: BTreeMap<u64, u64>,
+    /// Evictions, and changes that are lost with them, by connection.
+    losses: BTreeMap<u64, (u64, u64)>,
     count: u64,
     now: i64,
     tasks: VecDeque<T>,
@@ -149,7 +149,11 @@ impl<T: Send, R: Send> SimWire<T, R> {
     pub(super) fn answer(&self, number: u64, answer: Answer) {
         let mut desk = self.desk();
         match answer {
-            Answer::Lost(count) => *desk.losses.entry(number).or_default() += u64::from(count),
+            Answer::Lost(count) => {
+                let (evictions, changes) = desk.losses.entry(number).or_default();
+                *evictions += 1;
+                *changes += u64::from(count);
+            }
             answer => _ = desk.answers.insert(number, answer),
         }
     }
@@ -227,7 +231,11 @@ impl<T: Send, R: Send> Wire for SimWire<T, R> {
     }
 
     fn losses(&self, link: &u64) -> u64 {
-        self.desk().losses.get(link).copied().unwrap_or_default()
+        self.desk().losses.get(link).copied().unwrap_or_default().1
+    }
+
+    fn evictions(&self, link: &u64) -> u64 {
+        self.desk().losses.get(link).copied().unwrap_or_default().0
     }
 
     async fn close(&self, link: &u64) {

@@ -106,11 +106,15 @@ impl Client {
         account.ops.push(Op { block, client, value, writes: false, begin, end, unsure: false });
     }
 
-    /// What was written to an object has reached its target, or what was lost is said.
+    /// What was written to an object survives its target, or what was lost is said.
     fn settle(&self, account: &mut Account, n: usize, from: &mut [usize], closes: bool) {
         let (Some(object), Some(from)) = (self.objects.get(n), from.get_mut(n)) else { return };
-        let op = if closes { object.clone().close() } else { object.fsync() };
-        let failed = op.blocking().err();
+        // A target may commit what a close brings to it later.
+        let synced = object.fsync().blocking();
+        let failed = match closes {
+            true => object.clone().close().blocking().and(synced).err(),
+            false => synced.err(),
+        };
         if failed.is_some() {
             let of = |op: &&mut Op| op.writes && (op.block / BLOCKS) as usize == n;
             account.ops.iter_mut().skip(*from).filter(of).for_each(|op| op.unsure = true);
