@@ -278,7 +278,9 @@ impl Osc {
         let granted = io.op.is_none() && io.pieces.iter().all(|(_, piece)| piece.granted);
         let used = io.pieces.iter().map(|(_, piece)| piece.space).sum();
         let used = if granted { used } else { 0 };
-        if granted && !io.later {
+        // What ends with this write would have to wait for the commit in any case.
+        let settling = self.objects.get(&io.key).is_some_and(|object| object.settling > 0);
+        if granted && !io.later && !settling {
             io.later = self.uncommitted.reserve(io.len, self.config.dirty_max);
         }
         let most = u64::from(brw).saturating_mul(self.config.in_flight as u64 + 1);

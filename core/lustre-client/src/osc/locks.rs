@@ -53,6 +53,8 @@ pub(super) struct Object {
     pub(super) waits: Vec<(Range<u64>, Then)>,
     /// Operations under way.
     pub(super) ops: usize,
+    /// Those of them that are to end when what was written is committed.
+    pub(super) settling: usize,
     /// What the next fsync and the next close say.
     pub(super) fsync_error: Option<Errno>,
     pub(super) close_error: Option<Errno>,
@@ -69,6 +71,7 @@ impl Object {
             part: None,
             waits: Vec::new(),
             ops: 0,
+            settling: 0,
             fsync_error: None,
             close_error: None,
         }

@@ -216,8 +216,8 @@ impl Osc {
         self.flushing(Kind::Fsync, id, cx)
     }
 
-    /// The program is done with an object: what it has written goes to the target. Fails, once, if data
-    /// was lost since the last time.
+    /// The program is done with an object: what it has written survives the target then. Fails, once, if
+    /// data was lost since the last time.
     ///
     /// # Errors
     /// As [`Osc::fsync`].
@@ -233,6 +233,9 @@ impl Osc {
     ) -> Result<OpId, OscError> {
         self.room_for(id)?;
         let op = self.begin(kind, id, Stage::Flush);
+        if let Some(object) = self.objects.get_mut(&Self::key(id)) {
+            object.settling += 1;
+        }
         self.wait_for(Self::key(id), 0..u64::MAX, Then::Go(op));
         self.check(Self::key(id), cx);
         self.work(cx);
@@ -286,6 +289,7 @@ impl Osc {
         }
         if let Some(object) = self.objects.get_mut(&op.key) {
             object.ops -= 1;
+            object.settling -= usize::from(matches!(op.kind, Kind::Fsync | Kind::Close));
         }
         self.events.push_back(OscEvent::Done { op: id, result });
         self.tidy(op.key);
@@ -437,14 +441,14 @@ impl Osc {
         let Some(op) = self.ops.get_mut(&id) else { return };
         match op.kind {
             Kind::Read => self.fetch(id, cx),
-            Kind::Fsync => {
-                let call = wire::sync(op.id);
-                self.call(id, call, cx);
-            }
-            Kind::Close => {
+            Kind::Close if !self.uncommitted.is_of(op.key) => {
                 let object = self.objects.get_mut(&op.key);
                 let error = object.and_then(|object| object.close_error.take());
                 self.done(id, error.map_or(Ok(0), Err), cx);
+            }
+            Kind::Fsync | Kind::Close => {
+                let call = wire::sync(op.id);
+                self.call(id, call, cx);
             }
             Kind::Write | Kind::Size | Kind::Punch => {}
         }
@@ -485,6 +489,10 @@ impl Osc {
             }
             (Kind::Fsync, Some(object)) => {
                 let lost = object.fsync_error.take().map_or(Ok(()), Err);
+                self.done(id, lost.and_then(|()| reply.map(|_| 0)), cx);
+            }
+            (Kind::Close, Some(object)) => {
+                let lost = object.close_error.take().map_or(Ok(()), Err);
                 self.done(id, lost.and_then(|()| reply.map(|_| 0)), cx);
             }
             _ => self.done(id, reply.map(|_| 0), cx),

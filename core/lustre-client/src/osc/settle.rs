@@ -66,6 +66,11 @@ impl Uncommitted {
         self.kept.contains_key(&call)
     }
 
+    /// Whether any of them are of an object.
+    pub(super) fn is_of(&self, key: Key) -> bool {
+        self.kept.values().any(|written| written.key == key)
+    }
+
     fn take(&mut self, call: CallId) -> Option<Written> {
         let written = self.kept.remove(&call)?;
         self.bytes = self.bytes.saturating_sub(written.len());

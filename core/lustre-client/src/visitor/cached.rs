@@ -93,7 +93,7 @@ pub trait CacheWire: Wire {
 /// does; what a target has not got when it evicts this client is lost, and fsync and close say so once.
 ///
 /// ```text
-///  write ends when the bytes are cached     fsync when they survive servers     close when servers have them
+///  write ends when the bytes are cached     fsync, close when they survive servers
 /// ```
 #[derive(Debug)]
 pub struct FileCache<C>(BTreeMap<u32, Target<C>>);
@@ -337,7 +337,7 @@ impl<C: Send + Sync> FileCache<C> {
         visitor.fsync(file).await
     }
 
-    /// Waits until the targets have what was written, and closes the file in any case.
+    /// Waits until what was written survives the targets, and closes the file in any case.
     ///
     /// # Errors
     /// `EIO`, once, if something was lost; no answer, or a refusal.

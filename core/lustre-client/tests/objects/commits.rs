@@ -31,7 +31,12 @@ fn freed(bench: &mut Bench, import: ImportId) -> u64 {
 /// Writes, and waits until the target has answered.
 fn write_back(bench: &mut Bench, import: ImportId, offset: u64, bytes: &[u8]) {
     bench.write(import, 1, offset, bytes);
-    assert_eq!(bench.close(import, 1), Ok(0));
+    age(bench, import);
+}
+
+/// What is dirty is written back for its age.
+fn age(bench: &mut Bench, import: ImportId) {
+    bench.secs(11);
     assert_eq!(bench.dirty(import), 0);
 }
 
@@ -65,6 +70,22 @@ fn p74_writes_of_two_clients_to_the_same_bytes_come_back_in_their_order() {
     bench.secs(120);
     assert_eq!((bench.fsync(a, 1), bench.fsync(b, 1), bench.evicted()), (Ok(0), Ok(0), vec![]));
     assert_eq!(bench.read(a, 1, 0, 3), b"b-4");
+}
+
+#[test]
+fn what_was_closed_well_survives_a_target_that_dies_with_its_client() {
+    let mut bench = late();
+    let (a, b) = (warm(&mut bench, "a"), warm(&mut bench, "b"));
+    write_back(&mut bench, a, 0, b"written for its age, ");
+    assert_ne!(uncommitted(&mut bench, a), 0);
+    assert_eq!(bench.close(a, 1), Ok(0));
+    assert_eq!(uncommitted(&mut bench, a), 0);
+    bench.write(a, 1, 21, b"brought by the close");
+    assert_eq!((bench.close(a, 1), uncommitted(&mut bench, a)), (Ok(0), 0));
+    bench.restart();
+    bench.evict("a");
+    bench.secs(120);
+    assert_eq!(bench.read(b, 1, 0, 100), b"written for its age, brought by the close");
 }
 
 #[test]
@@ -125,10 +146,7 @@ fn l94_answered_write_whose_sum_differs_is_repeated_with_its_better_copy() {
     let mut bench = late();
     let a = warm(&mut bench, "a");
     bench.of(a, |client| client.lies = 1);
-    bench.write(a, 1, 0, &pattern(64 * KIB, 1));
-    let close = bench.osc(a, |osc, cx| osc.close(object(1), cx)).unwrap();
-    bench.secs(1);
-    assert_eq!(bench.done(a, close), Some(Ok(0)));
+    write_back(&mut bench, a, 0, &pattern(64 * KIB, 1));
     assert_eq!(uncommitted(&mut bench, a), 128 * KIB, "both");
     bench.restart();
     bench.secs(120);
