@@ -386,7 +386,7 @@ impl Shell<'_> {
                 Output::Event(Event::TxDone { msg, .. }) => {
                     assert!(self.out.remove(&msg), "a message ends twice");
                 }
-                Output::Event(Event::RxDone { msg, .. }) => {
+                Output::Event(Event::Asked { msg } | Event::RxDone { msg, .. }) => {
                     assert!(self.receiving.remove(&msg), "a message is received twice");
                 }
                 // What the machine does then, an event of the device of its own shows.
