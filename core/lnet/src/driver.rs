@@ -8,6 +8,10 @@
 //!  in    header read ─► Node::rx_header ─► Verdict ─► payload into place ─► Node::rx_done
 //! ```
 //!
+//! A driver whose protocol writes the data of a GET into the memory that the request names
+//! ([`Transmit::sink`]) says [`Node::rx_asked`] of such a GET, and may be asked to end an exchange
+//! ([`Driver::withdraw`]).
+//!
 //! A driver also reports its judgement of rails ([`Node::rail_changed`]) and where it may have lost
 //! what it had written ([`Node::written_lost`]), gives back what it has not begun to send
 //! ([`Driver::recall`]), and what its transport may not deliver ([`Node::tx_in_doubt`]); what
@@ -89,6 +93,11 @@ pub trait Driver {
     /// thrown away, and there is no [`Node::rx_done`]. A driver that never reports a message before
     /// all of its payload is in place has nothing to forget.
     fn abandon(&mut self, _rx: RxId, _msg: MsgId) {}
+
+    /// Ends the exchange of a GET ([`Transmit::sink`]) whose data are not needed any more: behind
+    /// its [`Node::tx_done`], which follows without waiting for the peer, the peer writes nothing to the
+    /// memory that the message has named. A driver without such exchanges has nothing to end.
+    fn withdraw(&mut self, _ni: NiId, _msg: MsgId) {}
 
     /// Hands everything queued since the last flush to the transport, as much as it takes, and
     /// reports what is thereby complete.

@@ -78,6 +78,10 @@ pub struct Transmit {
     pub hdr: Hdr,
     /// What follows it.
     pub payload: Payload,
+    /// Of a GET: where the data of its REPLY may be put until the message has ended, or is withdrawn
+    /// ([`Output::Withdraw`]). A driver that lets the peer write there reports the REPLY itself, behind
+    /// that end. Empty where no driver may, and for all other messages.
+    pub sink: IoVec,
     /// How long the driver may try before it reports a time-out.
     pub timeout: Duration,
     /// Whether the driver retains a copy of its own until the transport has acknowledged the message:
@@ -149,6 +153,14 @@ pub enum Output {
         /// The driver's name for it.
         rx: RxId,
         /// The node's.
+        msg: MsgId,
+    },
+    /// The data of a GET have come another way: the driver that has the GET lets its peer write there no
+    /// more, and reports the message as sent ([`crate::Driver::withdraw`]).
+    Withdraw {
+        /// The interface that it left from.
+        ni: NiId,
+        /// Its name.
         msg: MsgId,
     },
     /// The node has no more use for a region that it was lent by [`crate::RouterMemory`].

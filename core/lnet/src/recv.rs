@@ -265,6 +265,7 @@ impl Node {
             mlength = md.len as u32;
         }
         md.take();
+        let written_by = md.written_by;
         let sink = match &md.buf {
             MdBuf::Spans(iov) if is_reply => {
                 Sink::Spans(lnet_types::iovec_slice(iov, 0, u64::from(mlength)))
@@ -272,6 +273,12 @@ impl Node {
             MdBuf::Collect(_) if is_reply => Sink::Bytes(mlength),
             MdBuf::Spans(_) | MdBuf::Collect(_) | MdBuf::Bytes(_) => Sink::Spans(IoVec::new()),
         };
+        // It has come another way than the exchange of its GET: that ends here (RS-096).
+        if let Some(get) = written_by
+            && let Some(tx) = self.msgs.get(get).and_then(|get| get.tx.as_ref())
+        {
+            self.outbox.order(Output::Withdraw { ni: tx.ni, msg: get });
+        }
         let initiator = self.initiator(&side, hdr);
         let matched = Matched { md: md_id, offset: 0, mlength };
         let id = self.new_rx(now, side, hdr, initiator, Some(matched));

@@ -3,9 +3,7 @@
 use core::time::Duration;
 
 use lnet::{Driver, Link, Node, Ready, Transmit, Verdict};
-use lnet_types::{
-    Errno, Fault, HealthStatus, Instant, IoVec, Memory, MsgId, NiId, ProcessId, RxId,
-};
+use lnet_types::{Errno, Fault, HealthStatus, Instant, Memory, MsgId, NiId, ProcessId, RxId};
 
 use crate::adapter::Adapter;
 use crate::ni::{IbNi, NiStart};
@@ -13,7 +11,6 @@ use crate::port::Port;
 use crate::suspicion::Suspicion;
 use crate::tunables::{ConfigError, IbConfig};
 use crate::upper::Upper;
-use crate::value::Order;
 
 /// The message is for an interface that this driver does not serve.
 const NOT_SERVED: Fault = Fault::new(HealthStatus::LocalError, Errno::ENODEV);
@@ -92,14 +89,13 @@ impl<A: Adapter> IbDriver<A> {
         }
     }
 
-    /// Takes a message of the node. A GET goes as it is and its REPLY comes as a message of its own:
-    /// the node does not name the memory that the data go to.
+    /// Takes a message of the node.
     ///
     /// # Errors
     /// Refused at once, and not reported again.
     pub fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), Fault> {
         let port = self.port(transmit.ni).ok_or(NOT_SERVED)?;
-        port.send(now, Order { transmit, sink: IoVec::new() })
+        port.send(now, transmit)
     }
 
     /// The verdict on a message that was deferred.
@@ -116,6 +112,14 @@ impl<A: Adapter> IbDriver<A> {
         let now = self.now;
         if let Some(Some(port)) = self.ports.get_mut(number) {
             port.abandon(now, msg);
+        }
+    }
+
+    /// [`Driver::withdraw`].
+    pub fn withdraw(&mut self, ni: NiId, msg: MsgId) {
+        let now = self.now;
+        if let Some(port) = self.port(ni) {
+            port.ib.withdraw(now, msg);
         }
     }
 
@@ -204,6 +208,10 @@ impl<A: Adapter> Driver for IbDriver<A> {
 
     fn abandon(&mut self, rx: RxId, msg: MsgId) {
         Self::abandon(self, rx, msg);
+    }
+
+    fn withdraw(&mut self, ni: NiId, msg: MsgId) {
+        Self::withdraw(self, ni, msg);
     }
 
     fn flush(&mut self, now: Instant, node: &mut Node, mem: &mut dyn Memory) {

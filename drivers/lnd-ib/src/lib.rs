@@ -59,8 +59,8 @@ pub use suspicion::Suspicion;
 pub use tunables::{ConfigError, IbConfig, Limits};
 pub use upper::Upper;
 pub use value::{
-    Access, CmCall, CmEvent, CmRejection, ConnId, Event, Landed, MapId, MapMemory, Order, Output,
-    Post, QpSize, RequestId, WorkId, Write,
+    Access, CmCall, CmEvent, CmRejection, ConnId, Event, Landed, MapId, MapMemory, Output, Post,
+    QpSize, RequestId, WorkId, Write,
 };
 #[cfg(feature = "io")]
 pub use verbs::{CmConfig, OpenError, PinStats, PortState, Verbs, VerbsConfig, locked_limit};

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use lnet::Rx;
+use lnet::{Rx, Transmit};
 use lnet_types::{Errno, Fault, Instant, Memory, MsgId, RxId, Span};
 
 use crate::adapter::{Adapter, Fact};
 use crate::device::DeviceEvent;
 use crate::ni::IbNi;
 use crate::upper::Upper;
-use crate::value::{ConnId, Event, Landed, Order, Output};
+use crate::value::{ConnId, Event, Landed, Output};
 
 /// See the module's head.
 #[derive(Debug)]
@@ -49,8 +49,8 @@ impl<A: Adapter> Port<A> {
     ///
     /// # Errors
     /// As [`IbNi::send`].
-    pub fn send(&mut self, now: Instant, order: Order) -> Result<(), Fault> {
-        self.ib.send(now, order)
+    pub fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), Fault> {
+        self.ib.send(now, transmit)
     }
 
     /// Carries out the verdict on a deferred message.
@@ -161,6 +161,7 @@ impl<A: Adapter> Port<A> {
                 let verdict = up.rx_header(now, Rx { id: name(rx.id), ..rx }, &hdr);
                 self.ib.verdict(now, rx.id, verdict);
             }
+            Event::Asked { msg } => up.rx_asked(now, msg),
             Event::RxDone { msg, outcome } => {
                 let outcome = outcome.and_then(|landed| match landed {
                     Landed::InPlace => Ok(&[][..]),

@@ -11,6 +11,8 @@ pub trait Upper {
     fn rx_header(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict;
     /// The payload of an accepted message is in place, or will never be.
     fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>);
+    /// A GET is here whose REPLY is to go in the exchange that brought it: instead of `rx_done`.
+    fn rx_asked(&mut self, now: Instant, msg: MsgId);
     /// A deferred message is gone with its connection.
     fn rx_gone(&mut self, now: Instant, ni: NiId, rx: RxId);
     /// A message has ended, once for each that was accepted.
@@ -29,6 +31,9 @@ impl Upper for Node {
     }
     fn rx_done(&mut self, now: Instant, msg: MsgId, outcome: Result<&[u8], Fault>) {
         Self::rx_done(self, now, msg, outcome);
+    }
+    fn rx_asked(&mut self, now: Instant, msg: MsgId) {
+        Self::rx_asked(self, now, msg);
     }
     fn rx_gone(&mut self, now: Instant, ni: NiId, rx: RxId) {
         Self::rx_gone(self, now, ni, rx);

@@ -1,7 +1,7 @@
 //! The values that cross the border below (to a shell with verbs, or to an emulated fabric) and the
 //! border above (to the node). Inputs are methods of [`crate::IbNi`].
 
-use lnet::{Doubt, Link, Payload, Rx, Transmit};
+use lnet::{Doubt, Link, Payload, Rx};
 use lnet_types::{Fault, Instant, IoVec, MsgId, Nid, RxId};
 use lnet_wire::Hdr;
 use lnet_wire::ib::Type;
@@ -24,17 +24,6 @@ pub struct WorkId(pub u64);
 /// Memory that the adapter can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MapId(pub u64);
-
-/// A message of the node.
-#[derive(Clone, Debug)]
-pub struct Order {
-    /// The message.
-    pub transmit: Transmit,
-    /// Of a GET: where the data of its REPLY go. They land there without another question if this is
-    /// long enough for RDMA; the node then decides on the REPLY with the same spans. Empty where the
-    /// node does not want that: the REPLY comes as a message of its own.
-    pub sink: IoVec,
-}
 
 /// How large a queue pair has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,6 +236,11 @@ pub enum Event {
         msg: MsgId,
         /// Where its payload is.
         outcome: Result<Landed, Fault>,
+    },
+    /// A peer's GET is here whose REPLY is to go in the exchange that brought it.
+    Asked {
+        /// The node's name for it.
+        msg: MsgId,
     },
     /// A header without verdict is gone with its connection.
     RxGone {

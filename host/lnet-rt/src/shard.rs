@@ -359,6 +359,11 @@ impl Stack {
                     self.drivers[n].driver.get_mut().abandon(rx, msg);
                 }
             }
+            Output::Withdraw { ni, msg } => {
+                if let Some(n) = self.driver_of(ni) {
+                    self.drivers[n].driver.get_mut().withdraw(ni, msg);
+                }
+            }
             Output::Release(region) => drop(self.mem.remove(region)),
         }
     }

@@ -28,7 +28,7 @@ use crate::objects::{Object, Objects, ObjectsError};
 ///  write_at   ends when the bytes are cached under a lock; a later reader, wherever it is, finds them
 ///  read       finds the last write of any client; what was read is not kept
 ///  fsync      what was written survives the servers
-///  close      the servers have what was written
+///  close      what was written survives the servers
 /// ```
 ///
 /// Locks that others want are given back on the node's thread, whatever the program does, once what is
@@ -127,7 +127,7 @@ impl CachedMount {
         self.cache.fsync(&self.mount, file).await
     }
 
-    /// Waits until the targets have what was written, and closes the file in any case.
+    /// Waits until what was written survives the targets, and closes the file in any case.
     ///
     /// # Errors
     /// `EIO`, once, if something was lost; no answer, or a refusal.

@@ -148,6 +148,9 @@ pub trait Fabric: Sized {
     ) {
     }
 
+    /// The data of a GET have come another way: see [`lnet::Driver::withdraw`].
+    fn withdraw(&mut self, _cx: &mut Cx<'_, Self::Event>, _host: HostId, _ni: NiId, _msg: MsgId) {}
+
     /// A message that was deferred is decided.
     fn resume(
         &mut self,

@@ -573,6 +573,10 @@ impl<F: Fabric> Sim<F> {
                 self.with_fabric(|fabric, cx| fabric.abandon(cx, id, ni, rx, msg));
                 false
             }
+            Output::Withdraw { ni, msg } => {
+                self.with_fabric(|fabric, cx| fabric.withdraw(cx, id, ni, msg));
+                false
+            }
             Output::Release(region) => {
                 self.hosts[n].mem.remove(region);
                 false

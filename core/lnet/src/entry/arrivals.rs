@@ -56,6 +56,24 @@ impl Node {
         self.settle(now);
     }
 
+    /// A GET is here whose REPLY its driver carries in the exchange that brought the request, instead of
+    /// [`Self::rx_done`]. Such a REPLY leaves at once and holds no credits: its requester holds those of
+    /// the GET until the data are there, so that two nodes which ask each other with all their credits
+    /// would wait for each other. A GET that passes through goes on as others do.
+    pub fn rx_asked(&mut self, now: Instant, msg: MsgId) {
+        if self.msgs.get(msg).is_none_or(|m| m.role != Role::GetIn || m.stage != Stage::Receiving) {
+            return self.rx_done(now, msg, Ok(&[]));
+        }
+        self.note(|| Input::RxAsked { now, msg });
+        let now = self.clock(now);
+        if let Some(m) = self.msgs.get_mut(msg) {
+            m.stage = Stage::Moving;
+        }
+        self.copy_arrived(msg);
+        self.reply_in_exchange(now, msg);
+        self.settle(now);
+    }
+
     /// A deferred message can't be resumed any more: its connection is gone.
     pub fn rx_gone(&mut self, now: Instant, ni: NiId, rx: RxId) {
         self.note(|| Input::RxGone { now, ni, rx });

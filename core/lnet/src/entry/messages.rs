@@ -84,6 +84,7 @@ impl Node {
     fn transmitted(&mut self, now: Instant, msg: MsgId, outcome: Result<(), Fault>) {
         let now = self.clock(now);
         if self.msgs.get(msg).is_some_and(|m| m.stage == Stage::Driver) {
+            self.close_sink(msg);
             self.finish(now, msg, outcome);
             self.settle(now);
         }
@@ -109,6 +110,7 @@ impl Node {
         else {
             return;
         };
+        self.close_sink(msg);
         if role == Role::Remnant {
             // Another copy is on its way in its place.
             self.remnant_ended(now, msg, None);

@@ -56,6 +56,8 @@ pub(crate) struct Md {
     pub(crate) place: Option<(u32, MatchEntry)>,
     /// The response that is being waited for (H-60).
     pub(crate) tracker: Option<Tracker>,
+    /// The GET whose driver may have a peer write to the memory.
+    pub(crate) written_by: Option<MsgId>,
     /// Marked requests whose answers are for it.
     asked: SmallVec<[Asked; 1]>,
 }
@@ -106,6 +108,7 @@ impl Md {
             aborted: false,
             place: None,
             tracker: None,
+            written_by: None,
             asked: SmallVec::new(),
         }
     }

@@ -24,6 +24,7 @@ macro_rules! calls {
             Get = get(now: Instant, get: Get);
             TxDone = tx_done(now: Instant, msg: MsgId, outcome: Result<(), Fault>);
             TxRefused = tx_refused(now: Instant, msg: MsgId, fault: Fault);
+            RxAsked = rx_asked(now: Instant, msg: MsgId);
             TxRecalled = tx_recalled(now: Instant, msg: MsgId);
             TxBegun = tx_begun(now: Instant, msg: MsgId);
             WrittenLost = written_lost(now: Instant, ni: NiId, nid: Nid);

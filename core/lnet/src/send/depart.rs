@@ -164,7 +164,7 @@ impl Node {
     }
 
     /// Binds a message to its pair (S-2.7 … S-2.10, S-60, S-64).
-    fn commit(&mut self, now: Instant, id: MsgId, path: select::Path) {
+    pub(super) fn commit(&mut self, now: Instant, id: MsgId, path: select::Path) {
         let select::Path { ni: ni_id, peer_ni: pni_id, remember, counted, via } = path;
         let dest_id = via.map_or(pni_id, |via| via.dest);
         let Some(src_nid) = self.nis.bind(ni_id) else { return };

@@ -27,7 +27,7 @@ pub(crate) use again::Reason;
 pub(crate) use attempts::Next;
 pub(crate) use credits::queued_bytes;
 
-use lnet_types::{Instant, MdId, MsgId, Nid, Pid, ProcessId, iovec_copy, iovec_slice};
+use lnet_types::{Instant, IoVec, MdId, MsgId, Nid, Pid, ProcessId, iovec_copy, iovec_slice};
 use lnet_wire::{Handle, Hdr, Kind};
 
 use crate::msg::{Role, Stage};
@@ -35,6 +35,7 @@ use crate::outbox::Work;
 use crate::output::Payload;
 use crate::portal::md::MdBuf;
 use crate::{MdOptions, Node, SendError, Timeouts};
+use select::Path;
 
 /// One PUT or GET, of a caller or of the node itself.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -139,8 +140,32 @@ impl Node {
 
     /// Answers a GET: the message becomes its REPLY (M-35).
     pub(crate) fn reply(&mut self, now: Instant, id: MsgId) {
-        let Some(msg) = self.msgs.get_mut(id) else { return };
-        let (Kind::Get { ret, .. }, Some(rx)) = (msg.hdr.kind, msg.rx) else { return };
+        if let Some(own) = self.make_reply(id) {
+            self.respond(now, id, own);
+        }
+    }
+
+    /// Answers a GET in the exchange that brought it (RS-087): on the rail of the request, without choice,
+    /// credits and injected faults. If that fails, the REPLY goes again as others do.
+    pub(crate) fn reply_in_exchange(&mut self, now: Instant, id: MsgId) {
+        let Some(own) = self.make_reply(id) else { return };
+        let came_by = self.msgs.get(id).and_then(|msg| msg.rx.as_ref());
+        let Some((ni, peer_ni)) = came_by.and_then(|rx| Some((rx.ni, rx.peer_ni?))) else {
+            return self.respond(now, id, own);
+        };
+        self.become_response(now, id, own);
+        self.commit(now, id, Path::plain(ni, peer_ni));
+        if self.msgs.get(id).is_some_and(|msg| msg.tx.is_some()) {
+            self.hand_over(now, id, IoVec::new());
+        } else {
+            self.depart(now, id);
+        }
+    }
+
+    /// Makes of a GET its REPLY. Gives the NID that it leaves from.
+    fn make_reply(&mut self, id: MsgId) -> Option<Nid> {
+        let msg = self.msgs.get_mut(id)?;
+        let (Kind::Get { ret, .. }, Some(rx)) = (msg.hdr.kind, msg.rx) else { return None };
         let payload = match msg.md.and_then(|md| self.portals.mds.get(md)).map(|md| &md.buf) {
             Some(MdBuf::Spans(iov)) => {
                 Payload::Spans(iovec_slice(iov, msg.ev.offset, u64::from(msg.ev.mlength)))
@@ -165,11 +190,16 @@ impl Node {
             kind: Kind::Reply { dst: ret, pad: [0; 24] },
         };
         msg.payload = payload;
-        self.respond(now, id, own);
+        Some(own)
     }
 
     /// Sends a message that has become a response from `own` (S-16, DEC-15).
     pub(crate) fn respond(&mut self, now: Instant, id: MsgId, own: Nid) {
+        self.become_response(now, id, own);
+        self.depart(now, id);
+    }
+
+    fn become_response(&mut self, now: Instant, id: MsgId, own: Nid) {
         if let Some(msg) = self.msgs.get_mut(id) {
             msg.src = Some(own);
             msg.hint = msg.rx.map(|rx| rx.from);
@@ -181,6 +211,5 @@ impl Node {
             msg.numbered = None;
             msg.tried.clear();
         }
-        self.depart(now, id);
     }
 }

@@ -80,6 +80,13 @@ pub(crate) struct Path {
     pub(crate) via: Option<Via>,
 }
 
+impl Path {
+    /// The pair itself, which nothing has chosen.
+    pub(crate) const fn plain(ni: NiId, peer_ni: PeerNiId) -> Self {
+        Self { ni, peer_ni, remember: false, counted: false, via: None }
+    }
+}
+
 /// Chooses the path of one message, or says why there is none.
 pub(crate) fn path(t: Tables<'_>, r: &Request<'_>, rec: &mut Recorder<'_>) -> Result<Path, Errno> {
     let target = t.peers.nis.get(r.target).ok_or(Errno::EFAULT)?;

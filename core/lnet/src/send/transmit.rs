@@ -1,11 +1,13 @@
 //! The last step of a departure: what the driver gets.
 
-use lnet_types::{Fault, Instant, MsgId, Nid, Pid, ProcessId};
+use lnet_types::{Fault, Instant, IoVec, MsgId, Nid, Pid, ProcessId, iovec_copy};
+use lnet_wire::Kind;
 
 use crate::dedup::marks::{self, Marking};
 use crate::msg::{Role, Stage};
 use crate::outbox::Work;
 use crate::output::{Output, Transmit};
+use crate::portal::md::MdBuf;
 use crate::{Node, in_doubt};
 
 impl Node {
@@ -16,6 +18,12 @@ impl Node {
         {
             return self.outbox.plan(Work::Finish(id, Err(fault)));
         }
+        let sink = self.name_sink(id);
+        self.hand_over(now, id, sink);
+    }
+
+    /// Hands a message to its driver, and the memory that the data of a GET may be put into.
+    pub(super) fn hand_over(&mut self, now: Instant, id: MsgId, sink: IoVec) {
         let Self { msgs, peers, portals, tunables, scrambler, .. } = self;
         let Some(msg) = msgs.get_mut(id) else { return };
         let mut hdr = msg.hdr;
@@ -44,6 +52,7 @@ impl Node {
             peer_ni: tx.peer_ni,
             hdr,
             payload: msg.payload.clone(),
+            sink,
             // DEC-9: never past the message's own deadline, which one that passes through has not.
             timeout: if msg.role == Role::Forward {
                 lnd
@@ -56,6 +65,39 @@ impl Node {
         self.outbox.order(Output::Send(transmit));
         if let Some(md) = request {
             self.handed_over(now, md);
+        }
+    }
+
+    /// Where the data of a GET may be put by its driver (B-11): in the memory of a descriptor that serves
+    /// nothing else, so that no other answer is taken for this one. The first attempt alone names it; the
+    /// descriptor is held until that has ended.
+    fn name_sink(&mut self, id: MsgId) -> IoVec {
+        let Some(msg) = self.msgs.get(id) else { return IoVec::new() };
+        let is_get = msg.role == Role::Request && matches!(msg.hdr.kind, Kind::Get { .. });
+        let direct = msg.tx.as_ref().is_some_and(|tx| tx.peer_ni.is_some() && !tx.routed);
+        if !is_get || !direct || msg.retries > 0 {
+            return IoVec::new();
+        }
+        let Some(md) = msg.md.and_then(|md| self.portals.mds.get_mut(md)) else {
+            return IoVec::new();
+        };
+        let one_answer = md.threshold == Some(1) && md.refs == 1 && !md.zombie;
+        match &md.buf {
+            MdBuf::Spans(spans) if one_answer && md.written_by.is_none() => {
+                md.written_by = Some(id);
+                iovec_copy(spans)
+            }
+            _ => IoVec::new(),
+        }
+    }
+
+    /// A message that may have named its descriptor's memory has ended.
+    pub(crate) fn close_sink(&mut self, id: MsgId) {
+        let md = self.msgs.get(id).and_then(|msg| msg.md);
+        if let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md))
+            && md.written_by == Some(id)
+        {
+            md.written_by = None;
         }
     }
 

@@ -124,7 +124,7 @@ impl Bench {
                     out.push((rx, verdict));
                 }
                 crate::Output::Send(t) => self.w.held.push_back((0, t)),
-                crate::Output::Abandon { .. } => {}
+                crate::Output::Abandon { .. } | crate::Output::Withdraw { .. } => {}
                 crate::Output::Release(region) => self.w.hosts[0].released.push(region),
                 crate::Output::Recall { .. } | crate::Output::Reclaim { .. } => {}
             }
@@ -648,4 +648,20 @@ fn a_router_that_is_shut_down_gives_all_memory_back() {
         released += usize::from(matches!(o, crate::Output::Release(_)));
     }
     assert_eq!((released, mem.0.len()), (68, 68), "64 MiB and 1 GiB in slabs of 16 MiB");
+}
+
+/// Neighbours name memory to destinations alone. A GET_REQ for another node, from one that does otherwise,
+/// is passed on; its REPLY comes back as a message.
+#[test]
+fn a_get_that_names_memory_to_a_router_is_passed_on_as_a_message() {
+    let mut bench = Bench::new(Profile::Default, 8);
+    let ret = Handle { interface: 1, object: 2 };
+    let sink_len = 65_536;
+    let kind = Kind::Get { ret, match_bits: BITS, portal: 0, offset: 0, sink_len, pad: [0; 4] };
+    let hdr = Hdr { kind, ..Bench::hdr(B, 0) };
+    let Verdict::Deliver { msg, .. } = bench.arrives(A, &hdr).1 else { panic!("not let in") };
+    bench.w.hosts[0].node.rx_asked(bench.w.now, msg);
+    bench.w.drain();
+    let sent: Vec<_> = bench.w.held.iter().map(|(_, t)| (t.hdr.kind, t.sink.len())).collect();
+    assert_eq!(sent, [(kind, 0)]);
 }

@@ -317,7 +317,7 @@ impl World {
                     h.node.tx_in_doubt(now, messages);
                 }
                 // Payload arrives at once here.
-                Output::Abandon { .. } => {}
+                Output::Abandon { .. } | Output::Withdraw { .. } => {}
                 Output::Release(region) => {
                     // Any later access is a defect.
                     h.mem.0[region.0 as usize] = Vec::new();

@@ -1,6 +1,6 @@
 //! Upwards: messages in receive buffers, the node's verdicts on them, and what answers they get.
 
-use lnet::{Rx, Sink, Verdict};
+use lnet::{DropReason, Rx, Sink, Verdict};
 use lnet_types::{
     Errno, Fault, HealthStatus, Instant, IoVec, MsgId, Nid, Pid, RxId, iovec_len, iovec_slice,
 };
@@ -43,6 +43,9 @@ impl Pending {
 
 /// The message was cut: its payload is not there.
 pub(super) const CUT: Fault = Fault::new(HealthStatus::RemoteError, Errno::EPROTO);
+/// The status of a GET_DONE for a further copy of a GET: the data go with the answer to the other copy.
+/// Peers that send no copies never get it.
+const DUPLICATE: Errno = Errno::EALREADY;
 /// The connection has ended before the payload was asked for.
 const GONE: Fault = Fault::new(HealthStatus::RemoteError, Errno::ECONNRESET);
 /// Fewer bytes were written than were asked for.
@@ -210,6 +213,9 @@ impl IbNi {
         match verdict {
             Verdict::Deliver { msg, sink } => self.deliver(rx, pending, msg, sink),
             Verdict::Defer => {}
+            Verdict::Drop(DropReason::Duplicate) => {
+                self.reject(rx, pending, 0, DUPLICATE.negative());
+            }
             Verdict::Drop(_) => self.reject(rx, pending, 0, Errno::ENODATA.negative()),
             Verdict::Close(how) => {
                 if let Pending::Kept { .. } = pending {
@@ -267,7 +273,7 @@ impl IbNi {
                     conn.served.push(Served { ret, cookie, rd, slot, until });
                     self.set_conn_timer(id);
                 }
-                self.report(Event::RxDone { msg, outcome: Ok(Landed::InPlace) });
+                self.report(Event::Asked { msg });
             }
             Pending::PutReq { conn, slot, cookie, nob } => {
                 let (memory, len, landing) = self.landing(sink, nob);
@@ -417,6 +423,7 @@ impl IbNi {
                 return self.close(id, CloseReason::Overrun(done.status));
             }
             Ok(nob) => *landed = Some(nob),
+            Err(_) if done.status == DUPLICATE.negative() => {}
             Err(_) => {
                 tx.failed.get_or_insert_with(|| answer_fault(done.status));
             }

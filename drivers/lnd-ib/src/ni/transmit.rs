@@ -1,8 +1,8 @@
 //! Downwards: messages of the node, from the order to the posted chain of work requests, and the end
 //! of each transmit.
 
-use lnet::{NI_STOPPED, Payload};
-use lnet_types::{Errno, Fault, Instant, MsgId, Nid, Pid, iovec_len, iovec_slice};
+use lnet::{NI_STOPPED, Payload, Transmit};
+use lnet_types::{Errno, Fault, Instant, IoVec, MsgId, Nid, Pid, iovec_len, iovec_slice};
 use lnet_wire::ib::{Body, Done, IMMEDIATE_MAX, MSG_MAX, Msg, RdmaDesc, Type, Version};
 use lnet_wire::{Handle, Hdr, Kind};
 use slotmap::{Key, KeyData};
@@ -14,9 +14,7 @@ use crate::fault::{CloseReason, NO_DEVICE, NO_ROOM, UNSPEAKABLE, map_fault};
 use crate::flags::Flags;
 use crate::rdma::plan;
 use crate::tx::{Landing, Place, Tx, TxKey, TxKind};
-use crate::value::{
-    Access, ConnId, Event, Landed, MapId, MapMemory, Order, Output, Post, WorkId, Write,
-};
+use crate::value::{Access, ConnId, Event, Landed, MapId, MapMemory, Output, Post, WorkId, Write};
 
 /// NOOPs that may be outstanding (wire.md 7.5).
 const NOOPS_MAX: u8 = 2;
@@ -27,9 +25,8 @@ impl IbNi {
     /// # Errors
     /// Refused at once, and not reported again: the interface stops, its device is gone, the message
     /// has a 16-byte address or is not for this network, too many messages wait for its peer.
-    pub fn send(&mut self, now: Instant, order: Order) -> Result<(), Fault> {
+    pub fn send(&mut self, now: Instant, transmit: Transmit) -> Result<(), Fault> {
         self.clock(now);
-        let Order { transmit, sink } = order;
         let (to, hdr) = (transmit.to.nid, transmit.hdr);
         if self.stopped {
             return Err(NI_STOPPED);
@@ -55,13 +52,15 @@ impl IbNi {
             return Err(NO_ROOM);
         }
         let fits = |nob: u64| nob <= IMMEDIATE_MAX as u64;
+        let one_place = |sink: &IoVec| sink.len() == 1 || !self.config.one_span;
         let (kind, memory) = match hdr.kind {
             Kind::Get { sink_len, .. }
                 if !fits(sink_len.into())
                     && hdr.dst == to
-                    && iovec_len(&sink) >= u64::from(sink_len) =>
+                    && iovec_len(&transmit.sink) >= u64::from(sink_len)
+                    && one_place(&transmit.sink) =>
             {
-                let sink = iovec_slice(&sink, 0, sink_len.into());
+                let sink = iovec_slice(&transmit.sink, 0, sink_len.into());
                 let memory = (MapMemory::Spans(sink.clone()), Access::RemoteWrite);
                 (TxKind::Get { hdr, sink, rd: None, landed: None }, Some(memory))
             }
@@ -118,6 +117,25 @@ impl IbNi {
         }
         tx.announced = false;
         Some(map)
+    }
+
+    /// Ends the exchange of the node's GET `msg` ([`lnet::Driver::withdraw`]): its memory is unmapped, and
+    /// it counts as sent. A peer that writes there later loses the connection; its GET_DONE is awaited.
+    pub fn withdraw(&mut self, now: Instant, msg: MsgId) {
+        self.clock(now);
+        let is_it = |tx: &Tx| tx.msg == Some(msg) && matches!(tx.kind, TxKind::Get { .. });
+        let Some((key, _)) = self.txs.iter().find(|(_, tx)| is_it(tx)) else { return };
+        let Some(tx) = self.txs.get_mut(key) else { return };
+        let unposted = tx.flags.sending == 0 && !tx.flags.waiting;
+        if unposted {
+            return self.finish(key);
+        }
+        (tx.msg, tx.announced) = (None, false);
+        if let Some(map) = tx.map.take() {
+            self.maps.remove(&map);
+            self.outputs.push_back(Output::Unmap { map });
+        }
+        self.report(Event::TxDone { msg, outcome: Ok(()) });
     }
 
     /// Memory has been mapped, or not. Memory to be read needs no descriptor: any will do.

@@ -29,6 +29,9 @@ fn outputs(ib: &mut IbNi) -> Vec<Output> {
     core::iter::from_fn(|| ib.poll_output()).collect()
 }
 
+/// When a test without a world plays.
+const NOW: Instant = Instant::from_secs(1);
+
 const PARAMS: ConnParams = ConnParams { queue_depth: 8, max_frags: 257, max_msg_size: 4096 };
 
 /// A's request to B.
@@ -53,7 +56,7 @@ fn bytes(msg: &Msg) -> Vec<u8> {
 
 /// What B answers to private data: a CONNACK, or why not.
 fn answer(ib: &mut IbNi, private: &[u8]) -> Result<ConnParams, Reject> {
-    ib.connect_request(Instant::from_secs(1), RequestId(1), private);
+    ib.connect_request(NOW, RequestId(1), private);
     for output in outputs(ib) {
         match output {
             Output::Cm(CmCall::Accept { private, .. }) => {
@@ -155,60 +158,57 @@ fn a_good_request_is_granted_with_fewer_fragments_if_need_be() {
     assert_eq!(answer(&mut ib, &padded), Ok(ConnParams { max_frags: 16, ..PARAMS }));
 }
 
-#[test]
-fn what_overtakes_a_connection_and_follows_its_end_is_not_heard() {
+/// An interface that has let A's request in, which is not confirmed yet.
+fn accepting() -> (IbNi, ConnId) {
     let mut ib = alone(IbConfig::default());
-    let now = Instant::from_secs(1);
-    ib.connect_request(now, RequestId(1), &bytes(&request()));
+    ib.connect_request(NOW, RequestId(1), &bytes(&request()));
     let accepted = |output| match output {
         Output::Cm(CmCall::Accept { conn, .. }) => Some(conn),
         _ => None,
     };
     let conn = outputs(&mut ib).into_iter().find_map(accepted).expect("it is let in");
-    // The first breaks the protocol, and so ends the connection.
-    let put = Hdr {
+    (ib, conn)
+}
+
+/// A message of A to that interface.
+fn from_a(body: Body) -> Vec<u8> {
+    bytes(&Msg { head: MsgHead { dst_stamp: 0xb, ..request().head }, body })
+}
+
+/// The header of a PUT of A.
+fn put(payload_len: u32) -> Hdr {
+    Hdr {
         dst: nid(B),
         src: nid(A),
         dst_pid: Pid::LUSTRE,
         src_pid: Pid::LUSTRE,
-        payload_len: 65536,
+        payload_len,
         kind: Kind::Put { ack: Handle::NONE, match_bits: 0, hdr_data: 0, portal: 0, offset: 0 },
-    };
-    for (slot, body) in
-        [Body::ConnReq(PARAMS), Body::PutReq { hdr: put, cookie: 5 }].into_iter().enumerate()
-    {
-        let head = MsgHead { dst_stamp: 0xb, ..request().head };
-        ib.received(now, conn, slot as u16, Ok(&bytes(&Msg { head, body })));
     }
-    ib.cm_event(now, conn, CmEvent::Established { private: &[] });
+}
+
+/// Whether a header is reported now.
+fn hears(ib: &mut IbNi) -> bool {
+    outputs(ib).iter().any(|output| matches!(output, Output::Event(Event::Header { .. })))
+}
+
+#[test]
+fn what_overtakes_a_connection_and_follows_its_end_is_not_heard() {
+    let (mut ib, conn) = accepting();
+    // The first breaks the protocol, and so ends the connection.
+    ib.received(NOW, conn, 0, Ok(&from_a(Body::ConnReq(PARAMS))));
+    ib.received(NOW, conn, 1, Ok(&from_a(Body::PutReq { hdr: put(65_536), cookie: 5 })));
+    ib.cm_event(NOW, conn, CmEvent::Established { private: &[] });
     ib.check().expect("no header belongs to an ended connection");
-    let heard = |output: &Output| matches!(output, Output::Event(Event::Header { .. }));
-    assert!(!outputs(&mut ib).iter().any(heard));
+    assert!(!hears(&mut ib));
 }
 
 #[test]
 fn what_overtakes_a_connection_that_ends_before_it_is_known_here_is_heard() {
-    let mut ib = alone(IbConfig::default());
-    let now = Instant::from_secs(1);
-    ib.connect_request(now, RequestId(1), &bytes(&request()));
-    let accepted = |output| match output {
-        Output::Cm(CmCall::Accept { conn, .. }) => Some(conn),
-        _ => None,
-    };
-    let conn = outputs(&mut ib).into_iter().find_map(accepted).expect("it is let in");
-    let ack = Hdr {
-        dst: nid(B),
-        src: nid(A),
-        dst_pid: Pid::LUSTRE,
-        src_pid: Pid::LUSTRE,
-        payload_len: 0,
-        kind: Kind::Put { ack: Handle::NONE, match_bits: 0, hdr_data: 0, portal: 0, offset: 0 },
-    };
-    let head = MsgHead { dst_stamp: 0xb, ..request().head };
-    ib.received(now, conn, 0, Ok(&bytes(&Msg { head, body: Body::Immediate(ack) })));
-    ib.cm_event(now, conn, CmEvent::Disconnected);
-    let heard = |output: &Output| matches!(output, Output::Event(Event::Header { .. }));
-    assert!(outputs(&mut ib).iter().any(heard), "the adapter has acknowledged it");
+    let (mut ib, conn) = accepting();
+    ib.received(NOW, conn, 0, Ok(&from_a(Body::Immediate(put(0)))));
+    ib.cm_event(NOW, conn, CmEvent::Disconnected);
+    assert!(hears(&mut ib), "the adapter has acknowledged it");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn requests_by_the_thousand_meet_a_limit() {
     for host in 0..1000_u32 {
         let mut msg = request();
         msg.head.src = format!("10.77.1.{}@o2ib", host % 5).parse().expect("a NID");
-        ib.connect_request(Instant::from_secs(1), RequestId(host.into()), &bytes(&msg));
+        ib.connect_request(NOW, RequestId(host.into()), &bytes(&msg));
         for output in outputs(&mut ib) {
             match output {
                 Output::Cm(CmCall::Accept { .. }) => granted += 1,
@@ -514,7 +514,7 @@ proptest! {
         good[at] = byte;
         for private in [&private, &good] {
             let mut ib = alone(IbConfig::default());
-            ib.connect_request(Instant::from_secs(1), RequestId(1), private);
+            ib.connect_request(NOW, RequestId(1), private);
             let is_answer = |o: &Output| {
                 matches!(o, Output::Cm(CmCall::Accept { .. } | CmCall::Reject { .. }))
             };

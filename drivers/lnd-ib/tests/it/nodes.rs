@@ -4,17 +4,22 @@
 use core::time::Duration;
 
 use lnd_ib::{CmEvent, CmRejection, DeviceEvent, IbConfig};
-use lnet::{EventKind, Get, MatchEntry, MdOptions, MdSpec, Put};
-use lnet_types::{Instant, ProcessId};
+use lnet::{Event, EventKind, Get, MatchEntry, MdOptions, MdSpec, Profile, Put, Rx, Verdict};
+use lnet_types::{Errno, Instant, IoVec, ProcessId, RxId};
 
-use crate::flows::{A, B, SECOND};
+use crate::flows::{A, B, SECOND, pair};
 use crate::support::fabric::World;
-use crate::support::host::{Host, pattern};
+use crate::support::host::{Host, Taste, pattern};
 
 fn nodes() -> World {
+    nodes_like(Profile::Default)
+}
+
+/// Nodes that suppress duplicates, or such as kernel nodes.
+fn nodes_like(profile: Profile) -> World {
     let hosts = vec![
-        Host::with_node(A, 0xa, IbConfig::default()),
-        Host::with_node(B, 0xb, IbConfig::default()),
+        Host::with_node(A, 0xa, IbConfig::default(), profile),
+        Host::with_node(B, 0xb, IbConfig::default(), profile),
     ];
     World::new(5, hosts)
 }
@@ -27,7 +32,13 @@ fn events(world: &mut World, host: usize) -> Vec<(EventKind, u32, bool)> {
 
 #[test]
 fn nodes_discover_each_other_and_move_data_both_ways() {
-    let mut world = nodes();
+    for profile in [Profile::Default, Profile::Kernel] {
+        move_both_ways(nodes_like(profile));
+    }
+}
+
+/// A PUT and a GET of 64 KiB.
+fn move_both_ways(mut world: World) {
     let now: Instant = world.now;
     let len = 65_536;
     let sink = world.hosts[1].alloc(len);
@@ -67,14 +78,155 @@ fn nodes_discover_each_other_and_move_data_both_ways() {
 
     let now = world.now;
     let (a, _) = world.hosts[0].node.as_mut().expect("a node");
-    let md = a.bind(MdSpec::new(back.clone(), 2)).expect("bound");
+    let md = MdSpec { threshold: Some(2), ..MdSpec::new(back.clone(), 2) };
+    let md = a.bind(md).expect("bound");
     let get = Get { md, src: None, target, portal: 4, match_bits: 7, offset: 0, timeout: None };
     a.get(now, get).expect("sent");
     world.drain(0);
     world.run(SECOND);
     assert_eq!(world.hosts[0].bytes(&back), bytes);
     let kinds: Vec<_> = world.kinds().into_iter().map(|(_, kind, _)| kind).collect();
-    assert_eq!(kinds.iter().filter(|kind| **kind == "PUT_DONE").count(), 2, "{kinds:?}");
+    let bulk: Vec<_> = kinds.iter().filter(|kind| kind.ends_with("_DONE")).copied().collect();
+    assert_eq!(bulk, ["PUT_DONE", "GET_DONE"], "{kinds:?}");
+    let seen = events(&mut world, 0);
+    assert_eq!(seen, [(EventKind::Send, len, true), (EventKind::Reply, len, true)]);
+    assert_eq!(events(&mut world, 1), [(EventKind::Get, len, true)]);
+    assert!(world.hosts.iter().all(|host| host.port.adapter.open_maps() == 0));
+    world.assert_clean();
+    world.assert_balance();
+}
+
+/// Offers memory of one host, filled with the pattern `number`, for GETs of any other.
+fn offer(world: &mut World, host: usize, number: u64, len: u32) {
+    let now = world.now;
+    let source = world.hosts[host].alloc(len);
+    let bytes: Vec<u8> = (0..u64::from(len)).map(|at| pattern(number, at)).collect();
+    world.hosts[host].write(&source, &bytes);
+    let md = MdSpec {
+        options: MdOptions::OP_GET | MdOptions::MANAGE_REMOTE,
+        threshold: None,
+        ..MdSpec::new(source, number)
+    };
+    let (node, _) = world.hosts[host].node.as_mut().expect("a node");
+    node.attach(now, 4, MatchEntry::bits(7), md).expect("attached");
+}
+
+/// A GET of one host from another one; where its data go.
+fn fetch(world: &mut World, (from, to): (usize, usize), match_bits: u64, len: u32) -> IoVec {
+    let now = world.now;
+    let sink = world.hosts[from].alloc(len);
+    let target = ProcessId::lustre(world.hosts[to].nid);
+    let (node, _) = world.hosts[from].node.as_mut().expect("a node");
+    let md = MdSpec { threshold: Some(2), ..MdSpec::new(sink.clone(), 1) };
+    let md = node.bind(md).expect("bound");
+    let get = Get { md, src: None, target, portal: 4, match_bits, offset: 0, timeout: None };
+    node.get(now, get).expect("sent");
+    world.drain(from);
+    sink
+}
+
+fn all_events(world: &mut World, host: usize) -> Vec<Event> {
+    let (node, _) = world.hosts[host].node.as_mut().expect("a node");
+    core::iter::from_fn(|| node.poll_event()).collect()
+}
+
+/// Each node has eight credits for the other one. A GET holds one until its data are there, so a REPLY that
+/// needed one would never leave.
+#[test]
+fn nodes_that_ask_each_other_with_all_their_credits_get_their_data() {
+    for profile in [Profile::Default, Profile::Kernel] {
+        let mut world = nodes_like(profile);
+        let len = 65_536;
+        offer(&mut world, 0, 1, len);
+        offer(&mut world, 1, 2, len);
+        // Each knows the other before the rush.
+        fetch(&mut world, (0, 1), 7, 8);
+        fetch(&mut world, (1, 0), 7, 8);
+        world.run(SECOND);
+        let mut sinks = Vec::new();
+        for _ in 0..24 {
+            sinks.push((0, 2, fetch(&mut world, (0, 1), 7, len)));
+            sinks.push((1, 1, fetch(&mut world, (1, 0), 7, len)));
+        }
+        world.run(SECOND);
+        for (host, number, sink) in sinks {
+            let whole = (0..u64::from(len)).map(|at| pattern(number, at));
+            assert!(world.hosts[host].bytes(&sink).into_iter().eq(whole), "{profile:?}");
+        }
+        let kinds = world.kinds();
+        assert_eq!(kinds.iter().filter(|(_, kind, _)| *kind == "GET_DONE").count(), 48);
+        assert_eq!(kinds.iter().filter(|(_, kind, _)| *kind == "PUT_REQ").count(), 0);
+        world.assert_clean();
+        world.assert_balance();
+    }
+}
+
+#[test]
+fn a_get_that_nothing_matches_fails_at_once_and_its_memory_is_not_written() {
+    let mut world = nodes_like(Profile::Kernel);
+    let sink = fetch(&mut world, (0, 1), 9, 65_536);
+    world.run(SECOND);
+    let events = all_events(&mut world, 0);
+    let seen: Vec<_> = events.iter().map(|event| (event.kind, event.status)).collect();
+    assert_eq!(seen, [(EventKind::Send, Err(Errno::ENODATA))]);
+    assert!(world.hosts[0].bytes(&sink).iter().all(|byte| *byte == 0));
+    assert_eq!(world.hosts[0].port.adapter.open_maps(), 0);
+    world.assert_clean();
+    world.assert_balance();
+}
+
+/// The last event of a descriptor comes when no peer can write to its memory any more (RS-096).
+#[test]
+fn a_reply_by_another_way_ends_the_exchange_of_its_get_and_late_data_reach_nothing() {
+    let mut world = nodes();
+    let len = 65_536;
+    offer(&mut world, 1, 2, len);
+    fetch(&mut world, (0, 1), 7, 8);
+    world.run(SECOND);
+    all_events(&mut world, 0);
+    world.hosts[1].holds_replies = true;
+    let sink = fetch(&mut world, (0, 1), 7, len);
+    world.run(SECOND);
+    assert_eq!(world.kinds().last(), Some(&(0, "GET_REQ", 0)));
+    assert_eq!(world.hosts[0].port.adapter.open_maps(), 1);
+    let held = world.hosts[1].held.pop().expect("a REPLY");
+
+    let (now, from) = (world.now, world.hosts[1].nid);
+    let (a, ni) = world.hosts[0].node.as_mut().expect("a node");
+    let from_pid = held.hdr.src_pid;
+    let rx = Rx { ni: *ni, from, from_pid, peer_ni: None, id: RxId(9 << 40) };
+    let Verdict::Deliver { msg, .. } = a.rx_header(now, rx, &held.hdr) else { panic!("not taken") };
+    a.rx_done(now, msg, Ok(&[]));
+    let before: Vec<_> = all_events(&mut world, 0).iter().map(|e| (e.kind, e.unlinked)).collect();
+    assert_eq!(before, [(EventKind::Reply, false)]);
+    world.drain(0);
+    assert_eq!(world.hosts[0].port.adapter.open_maps(), 0);
+    let after: Vec<_> = all_events(&mut world, 0).iter().map(|e| (e.kind, e.status)).collect();
+    assert_eq!(after, [(EventKind::Send, Ok(()))]);
+
+    world.hosts[1].holds_replies = false;
+    let now = world.now;
+    world.hosts[1].port.send(now, held).expect("sent");
+    world.drain(1);
+    world.run(SECOND);
+    assert!(world.hosts[0].bytes(&sink).iter().all(|byte| *byte == 0), "written late");
+    world.run(100 * SECOND);
+    assert_eq!(all_events(&mut world, 0), []);
+    assert_eq!(world.hosts[0].port.adapter.open_maps(), 0);
+    world.assert_clean();
+}
+
+/// The data of the first copy are on their way, so a further one needs none.
+#[test]
+fn a_get_that_is_a_duplicate_ends_without_error_and_without_data() {
+    let mut world = pair(IbConfig::default());
+    world.hosts[1].taste = vec![Taste::Duplicate];
+    world.get(0, 1, 1, 65_536);
+    world.run(SECOND);
+    assert_eq!(world.kinds(), [(0, "GET_REQ", 0), (1, "GET_DONE", 0)]);
+    assert_eq!(world.hosts[0].end(1), Some(Ok(())));
+    assert!(world.hosts[0].got.is_empty() && world.hosts[0].received.is_empty());
+    assert_eq!(world.hosts[0].port.adapter.open_maps(), 0);
     world.assert_clean();
     world.assert_balance();
 }

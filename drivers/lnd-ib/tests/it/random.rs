@@ -123,6 +123,16 @@ fn run(seed: u64, steps: u64, account: &mut Account) {
             }
             7 => world.hosts[to].taste = tastes(&mut prng),
             8 => world.hosts[to].silent_gets = prng.one_in(2),
+            9 | 10 => {
+                // The data of some of its GETs have come another way: their memory is given out anew.
+                let now = world.now;
+                for msg in world.hosts[from].out.keys().copied().collect::<Vec<_>>() {
+                    if prng.one_in(2) {
+                        world.hosts[from].port.ib.withdraw(now, msg);
+                    }
+                }
+                world.drain(from);
+            }
             _ => {
                 for _ in 0..=prng.below(12) {
                     number += 1;

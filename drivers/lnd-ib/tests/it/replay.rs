@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use core::time::Duration;
-use lnd_ib::{CmCall, CmEvent, ConnId, Event, IbConfig, IbNi, NiStart, Order, Output, RequestId};
+use lnd_ib::{CmCall, CmEvent, ConnId, Event, IbConfig, IbNi, NiStart, Output, RequestId};
 use lnet::{Payload, Sink, Transmit, Verdict};
 use lnet_pcap::roce::{self, CmKind, Happened, Operation};
 use lnet_types::{Instant, IoVec, MsgId, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span};
@@ -216,11 +216,12 @@ impl Player {
             peer_ni: None,
             hdr,
             payload,
+            sink,
             timeout: Duration::from_secs(50),
             retention: None,
             repeats: false,
         };
-        self.ib.send(self.now, Order { transmit, sink }).expect("it is taken");
+        self.ib.send(self.now, transmit).expect("it is taken");
     }
 
     /// Gives the order behind the next deed of the node.
@@ -359,8 +360,7 @@ impl Player {
                 let sink = Sink::Spans(spans(hdr.payload_len.max(1)));
                 self.ib.verdict(self.now, rx.id, Verdict::Deliver { msg, sink });
             }
-            Event::RxDone { outcome, .. } => {
-                assert!(outcome.is_ok());
+            Event::Asked { .. } | Event::RxDone { outcome: Ok(_), .. } => {
                 if self.answers() {
                     self.give_order();
                 }

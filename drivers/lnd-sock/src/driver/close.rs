@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use lnet::{NI_STOPPED, Transmit};
-use lnet_types::{Errno, Fault, Instant, MsgId, NiId, Nid};
+use lnet_types::{Errno, Fault, Instant, IoVec, MsgId, NiId, Nid};
 
 use super::SockDriver;
 use super::conn::{Conn, Phase, Up};
@@ -144,8 +144,19 @@ impl<S: Streams> SockDriver<S> {
             let Unwritten { msg, hdr, payload, until, retention } = unwritten;
             let (ni, to, repeats) = (peer.ni, peer.id, peer.repeats);
             let timeout = until.saturating_since(now);
-            let transmit =
-                Transmit { msg, ni, to, peer_ni: None, hdr, payload, timeout, retention, repeats };
+            let transmit = Transmit {
+                msg,
+                ni,
+                to,
+                peer_ni: None,
+                hdr,
+                payload,
+                // This driver lets no peer write to memory.
+                sink: IoVec::new(),
+                timeout,
+                retention,
+                repeats,
+            };
             peer.waiting.push_back(Waiting { transmit, deadline: until, until });
         }
         let next = peer.waiting.iter().map(|m| m.deadline).min();

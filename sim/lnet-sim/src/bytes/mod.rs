@@ -232,6 +232,12 @@ impl Fabric for Bytes {
         }
     }
 
+    fn withdraw(&mut self, cx: &mut Cx<'_, ByteEvent>, host: HostId, ni: NiId, msg: MsgId) {
+        if Rdma::serves(cx, host, ni) {
+            self.rdma.withdraw(host, ni, msg);
+        }
+    }
+
     fn resume(
         &mut self,
         cx: &mut Cx<'_, ByteEvent>,

@@ -1,7 +1,7 @@
 //! What the driver of one host has promised, kept beside it: deliveries that are open, messages in its
 //! hands, credits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lnd_ib::emulated::Emulated;
 use lnd_ib::{ConnId, Credits, Port};
@@ -13,8 +13,9 @@ use super::rig::Rig;
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// Messages that the driver has taken and not given back.
-    in_hand: BTreeSet<MsgId>,
+    /// Messages that the driver has taken and not given back, with the memory that the data of a GET
+    /// may be put into meanwhile.
+    in_hand: BTreeMap<MsgId, IoVec>,
     /// Deliveries without end: the memory that adapters may write.
     open: BTreeMap<MsgId, IoVec>,
     pub(super) violations: Vec<String>,
@@ -30,14 +31,14 @@ impl Ledger {
         self.in_hand.is_empty() && self.open.is_empty()
     }
 
-    pub(super) fn taken(&mut self, msg: MsgId) {
-        if !self.in_hand.insert(msg) {
+    pub(super) fn taken(&mut self, msg: MsgId, sink: IoVec) {
+        if self.in_hand.insert(msg, sink).is_some() {
             self.violations.push(format!("{msg:?} was given to the driver twice"));
         }
     }
 
     pub(super) fn ended(&mut self, msg: MsgId) {
-        if !self.in_hand.remove(&msg) {
+        if self.in_hand.remove(&msg).is_none() {
             self.violations.push(format!("{msg:?} has ended twice, or was never taken"));
         }
     }
@@ -72,7 +73,7 @@ impl Ledger {
                     && open.offset <= span.offset
                     && end <= open.offset + u64::from(open.len)
             };
-            if !self.open.values().flatten().any(holds) {
+            if !self.open.values().chain(self.in_hand.values()).flatten().any(holds) {
                 self.violations.push(format!("{span:?} is written behind the end of its delivery"));
             }
         }

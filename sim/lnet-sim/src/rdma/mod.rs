@@ -153,6 +153,12 @@ impl Rdma {
         }
     }
 
+    pub(crate) fn withdraw(&mut self, id: HostId, ni: NiId, msg: MsgId) {
+        if let Some(rig) = self.rig(id) {
+            rig.withdraw(ni, msg);
+        }
+    }
+
     pub(crate) fn resume(
         &mut self,
         cx: &mut Cx<'_, ByteEvent>,

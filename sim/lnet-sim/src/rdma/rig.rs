@@ -5,7 +5,7 @@ use core::time::Duration;
 use lnd_ib::emulated::{Emulated, Faults, Outgoing, Packet};
 use lnd_ib::{DeviceEvent, IbConfig, IbDriver, NiStart, Port, Suspicion, Upper};
 use lnet::{Doubt, Link, Node, Rx, Transmit, Verdict};
-use lnet_types::{Fault, Instant, Memory, MsgId, NiId, Nid, RxId};
+use lnet_types::{Fault, Instant, IoVec, Memory, MsgId, NiId, Nid, RxId};
 use lnet_wire::Hdr;
 
 use super::ledger::Ledger;
@@ -47,6 +47,11 @@ impl Upper for Noting<'_> {
         self.called = true;
         self.ledger.delivered(msg);
         self.node.rx_done(now, msg, outcome);
+    }
+    fn rx_asked(&mut self, now: Instant, msg: MsgId) {
+        self.called = true;
+        self.ledger.delivered(msg);
+        self.node.rx_asked(now, msg);
     }
     fn rx_gone(&mut self, now: Instant, ni: NiId, rx: RxId) {
         self.called = true;
@@ -182,12 +187,13 @@ impl Rig {
         swallow: bool,
     ) -> Result<(), Fault> {
         let msg = transmit.msg;
+        let sink = if swallow { IoVec::new() } else { transmit.sink.clone() };
         if swallow {
             self.swallowed.push(msg);
         } else {
             self.driver.send(local, transmit)?;
         }
-        self.ledger.taken(msg);
+        self.ledger.taken(msg, sink);
         Ok(())
     }
 
@@ -202,6 +208,10 @@ impl Rig {
     pub(super) fn abandon(&mut self, rx: RxId, msg: MsgId) {
         self.driver.abandon(rx, msg);
         self.ledger.abandoned(msg);
+    }
+
+    pub(super) fn withdraw(&mut self, ni: NiId, msg: MsgId) {
+        self.driver.withdraw(ni, msg);
     }
 
     /// An interface goes: what it has in hand comes back. The last packets of its adapter.

@@ -9,7 +9,7 @@ use lnet_sim::{
     AttemptId, Bounds, HostId, Messages, Observer, RailIx, Seen, Sim, View, Violation,
     all_checkers, play, play_before,
 };
-use lnet_types::{MsgId, NiId, Nid, Pid, ProcessId};
+use lnet_types::{IoVec, MsgId, NiId, Nid, Pid, ProcessId};
 use lnet_wire::{Handle, Hdr, Kind};
 
 const ONE: &str = r#"
@@ -93,6 +93,7 @@ fn more_pings_than_programs_want_and_nodes_need_are_objected_to() {
             },
         },
         payload: Payload::Bytes(Arc::default()),
+        sink: IoVec::new(),
         timeout: Duration::ZERO,
         retention: None,
     };

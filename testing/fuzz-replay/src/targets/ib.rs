@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lnd_ib::{
     CmCall, CmEvent, CmRejection, ConnId, DeviceEvent, Event, IbConfig, IbNi, MapId, NiStart,
-    Order, Output, RequestId, WorkId,
+    Output, RequestId, WorkId,
 };
 use lnet::{DropReason, Payload, PeerMisbehaved, Sink, Transmit, Verdict};
 use lnet_types::{Errno, Instant, IoVec, MsgId, NiId, Nid, Pid, ProcessId, RegionId, RxId, Span};
@@ -174,9 +174,11 @@ impl Shell<'_> {
             _ => {
                 let choice = self.byte();
                 let msgs: Vec<_> = self.out.iter().copied().collect();
-                if let Some(msg) = pick(&msgs, choice)
-                    && self.ib.recall(*msg)
-                {
+                let Some(msg) = pick(&msgs, choice) else { return };
+                if self.byte().is_multiple_of(2) {
+                    // It ends with an event of its own.
+                    self.ib.withdraw(now, *msg);
+                } else if self.ib.recall(*msg) {
                     self.out.remove(msg);
                 }
             }
@@ -339,11 +341,12 @@ impl Shell<'_> {
             peer_ni: None,
             hdr,
             payload: Payload::Spans(span(hdr.payload_len)),
+            sink,
             timeout: Duration::from_secs(u64::from(self.byte() % 64)),
             retention: None,
             repeats: false,
         };
-        if self.ib.send(self.now, Order { transmit, sink }).is_ok() {
+        if self.ib.send(self.now, transmit).is_ok() {
             self.out.insert(msg);
         }
     }
@@ -383,7 +386,7 @@ impl Shell<'_> {
                 Output::Event(Event::TxDone { msg, .. }) => {
                     assert!(self.out.remove(&msg), "a message ends twice");
                 }
-                Output::Event(Event::RxDone { msg, .. }) => {
+                Output::Event(Event::Asked { msg } | Event::RxDone { msg, .. }) => {
                     assert!(self.receiving.remove(&msg), "a message is received twice");
                 }
                 // What the machine does then, an event of the device of its own shows.

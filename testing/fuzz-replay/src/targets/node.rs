@@ -234,7 +234,7 @@ pub fn node(input: &[u8]) {
                 }
                 Output::Abandon { msg, .. } => receiving.retain(|m| *m != msg),
                 Output::Release(_) => lender.out -= 1,
-                Output::Reclaim { .. } => {}
+                Output::Withdraw { .. } | Output::Reclaim { .. } => {}
                 Output::Recall { msg, .. } => {
                     if let Some(at) = driver.iter().position(|m| *m == msg)
                         && script.byte() & 1 == 0

@@ -266,6 +266,7 @@ pub fn conn(input: &[u8]) {
                 peer_ni: None,
                 hdr,
                 payload,
+                sink: lnet_types::IoVec::new(),
                 timeout,
                 retention: None,
                 repeats: false,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use lnd_ib::emulated::Emulated;
-use lnd_ib::{Event, IbConfig, IbNi, NiStart, Order, Port, Upper};
+use lnd_ib::{Event, IbConfig, IbNi, NiStart, Port, Upper};
 use lnet::{
     Doubt, DropReason, Link, NetTunables, NiSpec, Node, NodeConfig, Payload, Profile, Rx, Sink,
     Transmit, Tunables, Verdict,
@@ -29,6 +29,8 @@ pub(crate) enum Taste {
     Truncate(u32),
     Bytes,
     Drop,
+    /// Thrown away as a further copy.
+    Duplicate,
     Defer,
 }
 
@@ -81,6 +83,9 @@ pub(crate) struct Host {
     up: StandIn,
     /// Whether GETs name their sink.
     pub(crate) rdma_get: bool,
+    /// REPLYs of the node wait for the test.
+    pub(crate) holds_replies: bool,
+    pub(crate) held: Vec<Transmit>,
     /// A node in the place of the stand-in, with its name for the interface.
     pub(crate) node: Option<(Node, NiId)>,
 }
@@ -165,17 +170,31 @@ impl Host {
         };
         let mem = HostMem { bytes: vec![0; MEM], over: BTreeMap::new() };
         let port = port(config, start);
-        Self { port, nid, mem, up, rdma_get: true, node: None }
+        Self {
+            port,
+            nid,
+            mem,
+            up,
+            rdma_get: true,
+            holds_replies: false,
+            held: Vec::new(),
+            node: None,
+        }
     }
 
     /// A host with a node of its own.
-    pub(crate) fn with_node(nid: &str, incarnation: u64, config: IbConfig) -> Self {
+    pub(crate) fn with_node(
+        nid: &str,
+        incarnation: u64,
+        config: IbConfig,
+        profile: Profile,
+    ) -> Self {
         let mut host = Self::new(nid, incarnation, config.clone());
         let node = NodeConfig {
             seed: incarnation,
             interface_cookie: incarnation,
             ping_seq: 0,
-            tunables: Tunables::new(Profile::Default),
+            tunables: Tunables::new(profile),
         };
         let mut node = Node::new(node, Instant::ZERO);
         let tunables = NetTunables { peer_credits: 8, credits: 256, ..NetTunables::default() };
@@ -223,12 +242,16 @@ impl Host {
             match output {
                 lnet::Output::Send(transmit) => {
                     let msg = transmit.msg;
-                    if let Err(fault) = self.port.send(now, Order { transmit, sink: IoVec::new() })
-                    {
+                    if self.holds_replies && matches!(transmit.hdr.kind, Kind::Reply { .. }) {
+                        self.held.push(transmit);
+                        continue;
+                    }
+                    if let Err(fault) = self.port.send(now, transmit) {
                         node.tx_refused(now, msg, fault);
                     }
                 }
                 lnet::Output::Resume { rx, verdict, .. } => self.port.verdict(now, rx, verdict),
+                lnet::Output::Withdraw { msg, .. } => self.port.ib.withdraw(now, msg),
                 _ => {}
             }
         }
@@ -298,11 +321,12 @@ impl Host {
             peer_ni: None,
             hdr,
             payload: Payload::Spans(payload),
+            sink,
             timeout,
             retention: None,
             repeats: false,
         };
-        self.port.send(now, Order { transmit, sink })?;
+        self.port.send(now, transmit)?;
         self.up.out.insert(msg, number);
         self.up.lent.insert(msg, memory);
         Ok(msg)
@@ -390,6 +414,9 @@ impl StandIn {
             let list = if self.keep_deferred { &mut self.undecided } else { &mut self.deferred };
             list.push((rx, hdr));
             return Verdict::Defer;
+        }
+        if taste == Taste::Duplicate {
+            return Verdict::Drop(DropReason::Duplicate);
         }
         if taste == Taste::Drop && !matches!(hdr.kind, Kind::Reply { .. }) {
             return Verdict::Drop(DropReason::NoMatch);
@@ -484,6 +511,10 @@ impl Upper for StandIn {
             let kind = Kind::Reply { dst: ret, pad: [0; 24] };
             self.answers.push(Answer { number: match_bits, len, to: hdr.src, kind });
         }
+    }
+
+    fn rx_asked(&mut self, now: Instant, msg: MsgId) {
+        self.rx_done(now, msg, Ok(&[]));
     }
 
     fn rx_gone(&mut self, _now: Instant, _ni: NiId, rx: RxId) {

@@ -178,6 +178,7 @@ impl Upstairs {
             peer_ni: None,
             hdr: put(from, to, number, payload.len() as u32),
             payload: Payload::Spans(place),
+            sink: IoVec::new(),
             timeout: Duration::from_secs(1000),
             retention: self.retention,
         }
