@@ -75,6 +75,8 @@ pub struct Journal {
     target: TargetId,
     next_txn: u64,
     next_data: u64,
+    /// The same as the last transaction has it that was given to the store.
+    kept_data: u64,
     /// The highest transaction number given to the store, and the highest that is committed.
     last: u64,
     committed: u64,
@@ -113,6 +115,7 @@ impl Journal {
             target,
             next_txn: start.next_txn.max(1),
             next_data: start.next_data.max(1),
+            kept_data: start.next_data.max(1),
             last: replies.last_transno,
             committed: replies.last_transno,
             waiting: BTreeMap::new(),
@@ -228,7 +231,10 @@ impl<'c> Cx<'_, '_, 'c> {
         self.journal.last = self.journal.last.max(transno);
         let last = self.journal.last.to_le_bytes().to_vec();
         changes.push(Change::Put(Space::Meta, TRANSNO.to_vec(), last));
-        if changes.iter().any(|change| matches!(change, Change::Write { .. })) {
+        // A record may have a new name although nothing is written under it yet.
+        let named = self.journal.kept_data != self.journal.next_data;
+        if named || changes.iter().any(|change| matches!(change, Change::Write { .. })) {
+            self.journal.kept_data = self.journal.next_data;
             let next = self.journal.next_data.to_le_bytes().to_vec();
             changes.push(Change::Put(Space::Meta, NEXT_DATA.to_vec(), next));
         }

@@ -260,10 +260,10 @@ impl Mdt {
         if let Some(entry) = self.tree.lookup(source, from).filter(away) {
             return self.rename_remote(record, (source, from), (target, to), entry, transno);
         }
+        let (id, inode) = self.victim(source, from, &who)?;
         if self.tree.lookup(target, to).as_ref().is_some_and(away) {
             return Err(Errno::EXDEV.into());
         }
-        let (id, inode) = self.victim(source, from, &who)?;
         check_name(to)?;
         let parent = self.tree.inode(target).ok_or(Errno::ESTALE)?;
         who.may(parent, WRITE | EXECUTE)?;

@@ -254,6 +254,8 @@ fn links_and_renames_between_targets_are_not_made() {
     ] {
         assert_eq!(sent_on(bench, client, client.rename(from, to)), plain, "{from:?} {to:?}");
     }
+    // A name that is not there is that first, whatever the other one is.
+    assert_eq!(bench.reint(c, c.rename((ROOT, "gone"), (ROOT, "r"))), Err(Errno::ENOENT));
     // Within its directory it gets another name.
     bench.reint(c, c.rename((ROOT, "r"), (ROOT, "s"))).unwrap();
     assert_eq!(bench.lookup(c, ROOT, "s").unwrap().fid1, r);

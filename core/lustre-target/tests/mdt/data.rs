@@ -216,6 +216,21 @@ fn data_that_are_cut_off_are_zeros_when_the_file_grows_again() {
     bench.call(c, wire::sync(Some(ObjectId::of(f)))).unwrap();
 }
 
+/// A file that a truncate has made longer has a place for data, and no data.
+#[test]
+fn file_without_bytes_shares_its_data_with_none_that_is_written_after_a_crash() {
+    let bench = &mut Bench::with(1, Commit::Ordered);
+    let c = bench.client("c", 0);
+    let (empty, other) = (file(bench, c, "empty", 1), file(bench, c, "other", 2));
+    bench.call(c, wire::punch(ObjectId::of(empty), 73)).unwrap();
+    bench.commit();
+    bench.crash();
+    bench.world.secs(30);
+    write(bench, c, other, 41, b"of the other").unwrap();
+    let bytes = read(bench, c, empty, 0, 4096).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 0), "{bytes:?}");
+}
+
 #[test]
 fn data_that_were_answered_survive_a_crash_and_go_with_their_file() {
     let bench = &mut Bench::with(1, Commit::Ordered);

@@ -161,6 +161,10 @@ fn earlier_findings_of_the_swarm_of_files_hold_now() {
         1936120450211500287,
         // A directory of another target is gone when its name is removed, which a file has by now.
         154891759186898554,
+        // A file that a truncate has made longer has the data of one that is written after a crash.
+        175991331111111069,
+        // The name that is renamed is gone, and the other one leads to another target.
+        9000676826378563301,
     ];
     for seed in found {
         rounds::holds(Floor::Files, seed);

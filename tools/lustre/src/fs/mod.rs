@@ -323,16 +323,22 @@ fn last_name(path: &[u8]) -> &[u8] {
 /// # Errors
 /// A path without name, a directory that does not exist.
 async fn parent(mount: &Mount, path: &[u8]) -> Result<(Node, Vec<u8>)> {
+    let (name, above) = ends_with_name(path)?;
+    let dir = mount.find(&[b"/", above.join(&b'/').as_slice()].concat(), true).await?;
+    Ok((dir, name.to_vec()))
+}
+
+/// The last name of a path, and those above it. Without one nothing can be made there.
+fn ends_with_name(path: &[u8]) -> Result<(&[u8], Vec<&[u8]>)> {
     let shown = || show::name(path);
     if path.ends_with(b"/") {
         bail!("path '{}': expected one that ends with a name: it is no directory", shown());
     }
-    let names = names(path);
-    let Some((name, above)) = names.split_last().filter(|(name, _)| **name != b"..") else {
-        bail!("path '{}': expected one that ends with a name", shown());
-    };
-    let dir = mount.find(&[b"/", above.join(&b'/').as_slice()].concat(), true).await?;
-    Ok((dir, name.to_vec()))
+    let mut names = names(path);
+    match names.pop().filter(|name| *name != b"..") {
+        Some(name) => Ok((name, names)),
+        None => bail!("path '{}': expected one that ends with a name", shown()),
+    }
 }
 
 /// Permissions of a command line.

@@ -43,6 +43,7 @@ async fn touch(at: &At<'_>, changes: &Changes, no_create: bool) -> Result<bool> 
             if no_create {
                 return Ok(false);
             }
+            super::ends_with_name(&place.path)?;
             let (dir, name) = mount.find_place(&place.path).await?;
             let how = OpenHow { write: true, ..OpenHow::default() };
             let create = Create { mode: 0o666, ..Create::default() };

@@ -545,10 +545,12 @@ fn is_mixed(bytes: &[u8], versions: &[Arc<Vec<u8>>]) -> bool {
 
 /// Where data differ.
 pub(super) fn difference(name: &str, expected: &[u8], found: &[u8]) -> String {
-    let place = expected.iter().zip(found).position(|(a, b)| a != b);
+    let differ = expected.iter().zip(found).enumerate().find(|(_, (a, b))| a != b);
     let (want, have) = (expected.len(), found.len());
-    match place {
-        Some(at) => format!("{name} has {have} bytes, expected {want}, and another byte {at}"),
+    match differ {
+        Some((at, (a, b))) => {
+            format!("{name} has {have} bytes, expected {want}, and byte {at} is {b}, expected {a}")
+        }
         None => format!("{name} has {have} bytes: expected {want}"),
     }
 }
