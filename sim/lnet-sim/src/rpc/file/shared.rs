@@ -93,7 +93,9 @@ fn step(tree: &Tree, op: &FileOp, stage: &Stage) -> Vec<(Tree, Stage)> {
             all
         }
         // Between two targets nothing is changed.
-        (FileOp::Rename(..), Stage::Found(..)) if tree.may_be_refused(op) => {
+        (FileOp::Rename(_, to), Stage::Found(..))
+            if tree.may_be_refused(op) || tree.leads_away(to) =>
+        {
             let outcome = after.apply(op);
             let mut all = ended(after, outcome);
             all.extend(ended(tree.clone(), Err(Errno::EXDEV)));

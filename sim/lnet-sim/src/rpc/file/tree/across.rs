@@ -1,7 +1,7 @@
 //! Trees over two metadata targets: which operations are of both, and what is left of a tree when each of the
 //! two has lost what it had last.
 
-use super::{BASE, Body, FileOp, Tree};
+use super::{BASE, Body, FileOp, FilePath, Tree};
 
 impl Tree {
     /// Whether a change is of two targets, so that the servers may refuse it with `EXDEV`.
@@ -40,6 +40,14 @@ impl Tree {
             }),
             _ => false,
         }
+    }
+
+    /// Whether a name is that of a directory of another target: a rename onto it goes to that one, which
+    /// refuses it, whether or not there is something to rename by then.
+    pub(in crate::rpc::file) fn leads_away(&self, path: &FilePath) -> bool {
+        let Ok((dir, name)) = self.parent(path) else { return false };
+        let there = self.entries(dir).ok().and_then(|entries| entries.get(&name));
+        there.is_some_and(|id| self.on(*id) != self.on(dir))
     }
 
     /// Whether more than the first target has a part of it.
