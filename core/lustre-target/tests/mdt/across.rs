@@ -12,7 +12,7 @@ use lustre_wire::fid::{RangeKind, SeqOp, SeqRange, Valid};
 use lustre_wire::ldlm::{Disposition, InodeBits, LockFlags, LockReply};
 use lustre_wire::mds::{CreateRecord, MdtBody, ReintOp, SetattrValid};
 use lustre_wire::{Fid, Layout, Opcode, Portal};
-use ptlrpc::{Call, CallError};
+use ptlrpc::{Call, CallError, CallId};
 
 use super::locks::getattr;
 use super::{
@@ -327,7 +327,7 @@ fn die(bench: &mut Bench, dies: Dies) {
 }
 
 /// The end of a change that was cut off.
-fn end(bench: &mut Bench, d: Client, call: ptlrpc::CallId) -> Result<MdtBody, Errno> {
+fn end(bench: &mut Bench, d: Client, call: CallId) -> Result<MdtBody, Errno> {
     for _ in 0..100 {
         if let Some(end) = bench.end_of(d, call) {
             return body_of(end, 1);
@@ -432,24 +432,30 @@ fn change_of_a_client_that_dies_is_whole_or_nothing() {
     }
 }
 
+/// Two targets with a client of each, and the change of the second one's that makes the directory `r` of two
+/// targets, or removes it: the request, the question and its answer pass, the order to make it gets lost.
+fn begun(removes: bool) -> (Bench, [Client; 2], CallId) {
+    let (mut bench, c, d) = two(Commit::Ordered);
+    if removes {
+        bench.mkdir(d, ROOT, "r", 5).unwrap();
+    }
+    let count = Cell::new(0);
+    bench.world.loses = Some(Box::new(move |_| {
+        count.set(count.get() + 1);
+        count.get() == 4
+    }));
+    let call = match removes {
+        true => reint(rmdir(d, ROOT, "r", d.fid(5))),
+        false => reint(d.create(ROOT, "r", 5, 0o040_755, b"")),
+    };
+    let changed = bench.begin(d, call);
+    (bench, [c, d], changed)
+}
+
 #[test]
 fn name_is_held_while_its_change_is_under_way() {
     for removes in [false, true] {
-        let (mut bench, c, d) = two(Commit::Ordered);
-        if removes {
-            bench.mkdir(d, ROOT, "r", 5).unwrap();
-        }
-        // The request, the question and its answer pass; the order to make the change gets lost.
-        let count = Cell::new(0);
-        bench.world.loses = Some(Box::new(move |_| {
-            count.set(count.get() + 1);
-            count.get() == 4
-        }));
-        let call = match removes {
-            true => reint(rmdir(d, ROOT, "r", d.fid(5))),
-            false => reint(d.create(ROOT, "r", 5, 0o040_755, b"")),
-        };
-        let changed = bench.begin(d, call);
+        let (mut bench, [c, d], changed) = begun(removes);
         let body = MdtBody { eadatasize: 4096, ..c.body(ROOT, Valid::ID | Valid::MODE) };
         let buffers = vec![body.to_bytes(LITTLE), Vec::new(), super::text("r")];
         let mut call = Call::new(Opcode::MDS_GETATTR_NAME, buffers);
@@ -483,21 +489,7 @@ fn message(what: u32, number: u64) -> Call {
 #[test]
 fn change_begun_after_a_settling_is_kept_when_that_settling_comes_late() {
     for removes in [false, true] {
-        let (mut bench, c, d) = two(Commit::Ordered);
-        if removes {
-            bench.mkdir(d, ROOT, "r", 5).unwrap();
-        }
-        // The order to make the change gets lost.
-        let count = Cell::new(0);
-        bench.world.loses = Some(Box::new(move |_| {
-            count.set(count.get() + 1);
-            count.get() == 4
-        }));
-        let call = match removes {
-            true => reint(rmdir(d, ROOT, "r", d.fid(5))),
-            false => reint(d.create(ROOT, "r", 5, 0o040_755, b"")),
-        };
-        let changed = bench.begin(d, call);
+        let (mut bench, [c, d], changed) = begun(removes);
         assert_eq!(bench.end_of(d, changed), None);
         // A copy of the first settling, which named no change: all that are under way began after it.
         const FIRST: u64 = 1 << 32;
