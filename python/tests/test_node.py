@@ -83,6 +83,8 @@ class Nodes(unittest.TestCase):
         self.assertIsInstance(error, OSError)
         self.assertIn("GET to 127.0.0.99@tcp, portal 10: ", error.strerror)
         self.assertIn(error.stage, ("no-path", "refused", "transmission"))
+        with self.assertRaisesRegex(ulnet.Error, "ping of 10.9.9.9@o2ib: No route to host"):
+            self.alice.ping("10.9.9.9@o2ib", timeout=2)
         with self.assertRaises(ulnet.Error) as raised:
             self.alice.set("health_sensitivity", 5000)
         self.assertEqual(raised.exception.errno, errno.EINVAL)

@@ -46,9 +46,16 @@ impl fmt::Display for OpStage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OpError {
-    /// The network failed, or the peer did not answer: `ETIMEDOUT`, `EHOSTUNREACH`, ….
-    #[error("{0}")]
-    Failed(Errno),
+    /// A ping or a discovery failed.
+    #[error("{} of {target}: {errno}", if *.is_ping { "ping" } else { "discovery" })]
+    Question {
+        /// A ping, else a discovery.
+        is_ping: bool,
+        /// Who was asked.
+        target: Nid,
+        /// `ETIMEDOUT`, `EHOSTUNREACH`, `ECONNREFUSED`, ….
+        errno: Errno,
+    },
     /// A PUT or GET failed.
     #[error("{} to {target}, portal {portal}: {stage}: {errno}", if *.is_put { "PUT" } else { "GET" })]
     Operation {
@@ -108,7 +115,7 @@ impl OpError {
     /// The error number.
     pub const fn errno(self) -> Errno {
         match self {
-            Self::Failed(errno) | Self::Operation { errno, .. } => errno,
+            Self::Question { errno, .. } | Self::Operation { errno, .. } => errno,
             Self::Attach(e) => e.errno(),
             Self::Send(e) => e.errno(),
             Self::Range { .. } | Self::Delivered { .. } | Self::Inbox(_) => Errno::EINVAL,

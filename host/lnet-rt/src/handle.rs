@@ -14,7 +14,7 @@ use lnet_types::{Instant, Nid, ProcessId};
 use crate::mailbox::{COMMANDS_MAX, Command, Mailbox};
 use crate::oneshot::{self, Receiver, block_on};
 use crate::operation::{GetRequest, PutRequest};
-use crate::stack::Stack;
+use crate::stack::{Stack, Waiter};
 use crate::{AttachOptions, Attachment, Buffer, OpError, OpFailed};
 
 /// How long the node may finish what is under way when its last handle goes away.
@@ -146,27 +146,32 @@ impl NodeHandle {
     /// Asks `target` for its interfaces, within `timeout` (zero or more than 180 s means 180 s).
     pub fn ping(&self, target: impl Into<ProcessId>, timeout: Duration) -> Asked {
         let target = target.into();
-        self.ask(move |node, now| node.ping(now, target, None, timeout))
+        self.ask((true, target.nid), move |node, now| node.ping(now, target, None, timeout))
     }
 
     /// [`NodeHandle::ping`] from one of the node's own NIDs.
     pub fn ping_from(&self, source: Nid, target: impl Into<ProcessId>, timeout: Duration) -> Asked {
         let target = target.into();
-        self.ask(move |node, now| node.ping(now, target, Some(source), timeout))
+        self.ask((true, target.nid), move |node, now| node.ping(now, target, Some(source), timeout))
     }
 
     /// Discovers the peer that has `nid`: also one that is known already. Ends when the node gives
     /// up, at the latest.
     pub fn discover(&self, nid: Nid) -> Asked {
-        self.ask(move |node, now| node.discover(now, nid, false))
+        self.ask((false, nid), move |node, now| node.discover(now, nid, false))
     }
 
     /// [`NodeHandle::discover`], asking and telling the peer even if nothing seems to have changed.
     pub fn discover_again(&self, nid: Nid) -> Asked {
-        self.ask(move |node, now| node.discover(now, nid, true))
+        self.ask((false, nid), move |node, now| node.discover(now, nid, true))
     }
 
-    fn ask(&self, f: impl FnOnce(&mut Node, Instant) -> OpId + Send + 'static) -> Asked {
+    /// Asks a node; its NID and whether that is a ping are for the error.
+    fn ask(
+        &self,
+        (is_ping, target): (bool, Nid),
+        f: impl FnOnce(&mut Node, Instant) -> OpId + Send + 'static,
+    ) -> Asked {
         let (tx, rx) = oneshot::channel();
         let command = Command::Call(Box::new(move |stack: &mut Stack| {
             if stack.is_stopping() {
@@ -174,7 +179,7 @@ impl NodeHandle {
             }
             let now = stack.tick();
             let op = f(stack.node_mut(), now);
-            stack.waiters.insert(op, tx);
+            stack.waiters.insert(op, Waiter { is_ping, target, answer: tx });
         }));
         Asked(self.submit(rx, command))
     }
@@ -266,7 +271,7 @@ impl Asked {
     /// Waits for the answer on this thread.
     ///
     /// # Errors
-    /// [`OpError::Failed`] with what the node says, and those of [`Call::blocking`].
+    /// [`OpError::Question`] with what the node says, and those of [`Call::blocking`].
     pub fn blocking(self) -> Result<Found, OpError> {
         self.0.blocking()?
     }

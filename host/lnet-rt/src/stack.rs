@@ -22,7 +22,7 @@ use lnet::{
     AttachError, Driver, Event, Found, Get, Link, Loopback, MatchEntry, MdSpec, NiSpec, Node, OpId,
     Output, Put, Ready, Report, SendError, UnlinkError,
 };
-use lnet_types::{Errno, Instant, IoVec, MdId, Memory, NiId, RegionId, Span, iovec_slice};
+use lnet_types::{Errno, Instant, IoVec, MdId, Memory, NiId, Nid, RegionId, Span, iovec_slice};
 use mio::{Events, Poll, Registry, Token};
 use slotmap::SecondaryMap;
 
@@ -91,6 +91,13 @@ pub(crate) struct Watched {
     pub(crate) namespace: Option<Namespace>,
 }
 
+/// Who waits for the end of a ping, or of a discovery, of a NID.
+pub(crate) struct Waiter {
+    pub(crate) is_ping: bool,
+    pub(crate) target: Nid,
+    pub(crate) answer: Sender<Result<Found, OpError>>,
+}
+
 /// What a stack counts about itself. The node's and the drivers' counters are theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -152,7 +159,7 @@ pub struct Stack {
     pub(crate) taken_outputs: VecDeque<Output>,
     pub(crate) taken_events: VecDeque<Event>,
     /// Who waits for a ping or discovery.
-    pub(crate) waiters: BTreeMap<OpId, Sender<Result<Found, OpError>>>,
+    pub(crate) waiters: BTreeMap<OpId, Waiter>,
     /// Ends of pings and discoveries that the caller asked for.
     pub(crate) reports: VecDeque<Report>,
     pub(crate) mailbox: Arc<Mailbox>,
@@ -743,7 +750,10 @@ impl Stack {
     pub(crate) fn deliver_report(&mut self, report: Report) {
         match self.waiters.remove(&report.op) {
             // The waiter may be gone.
-            Some(waiter) => _ = waiter.send(report.outcome.map_err(OpError::Failed)),
+            Some(Waiter { is_ping, target, answer }) => {
+                let failed = |errno| OpError::Question { is_ping, target, errno };
+                _ = answer.send(report.outcome.map_err(failed));
+            }
             None if self.uppers.report(self.now, &report, &mut self.node, &mut self.mem) => {}
             None => self.reports.push_back(report),
         }

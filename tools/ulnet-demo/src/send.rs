@@ -121,7 +121,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
     let source = File::open(&file).with_context(named)?;
     let rails = Rails::start(&ips, port)?;
     let target = Nid::from_ip(Net::TCP, peer);
-    let found = rails.node.discover(target).blocking().context("discovery")?;
+    let found = rails.node.discover(target).blocking()?;
     link::tell(&Tell::Discovered {
         primary: found.primary.to_string(),
         nids: found.nids.iter().map(ToString::to_string).collect(),

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use lnet::{EventKind, MatchEntry};
-use lnet_rt::{AttachOptions, Buffer, OpError, OpStage};
+use lnet_rt::{Asked, AttachOptions, Buffer, OpError, OpStage};
 use lnet_types::{Errno, Prng};
 
 use crate::wire::{block_on, left, nid, nodes, settles};
@@ -106,7 +106,10 @@ fn peers_are_pinged_and_discovered() {
     let found = block_on(a.discover(nid(2))).unwrap();
     assert_eq!((found.primary, found.multi_rail, found.nids), (nid(2), true, vec![nid(2)]));
     let unreachable = "10.9.9.9@o2ib".parse().unwrap();
-    assert!(a.discover(unreachable).blocking().is_err());
+    let words = |asked: Asked| asked.blocking().unwrap_err().to_string();
+    assert_eq!(words(a.discover(unreachable)), "discovery of 10.9.9.9@o2ib: No route to host");
+    let ping = a.ping(unreachable, Duration::from_secs(5));
+    assert_eq!(words(ping), "ping of 10.9.9.9@o2ib: No route to host");
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Control {
                 format!("no answer within {of_responses:?}, the transaction_timeout")
             }
             (Errno::EIO, _) => format!("no answer within {timeout:?}"),
-            _ => e.to_string(),
+            _ => words(e),
         };
         Ok(contacted(&ping.nids, answers, why))
     }
@@ -66,7 +66,15 @@ impl Control {
             )
             .collect();
         let answers = asked.into_iter().map(|a| a.blocking());
-        Ok(contacted(&discover.nids, answers, OpError::to_string))
+        Ok(contacted(&discover.nids, answers, words))
+    }
+}
+
+/// What went wrong; who was asked stands beside it.
+fn words(e: &OpError) -> String {
+    match e {
+        OpError::Question { errno, .. } => errno.to_string(),
+        _ => e.to_string(),
     }
 }
 
