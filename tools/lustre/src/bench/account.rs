@@ -2,6 +2,7 @@
 //! version that a change has met is that of the client's last change. A higher one means that
 //! something was executed twice, a lower one that something was lost.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use lustre_rt::{InfoFlags, KvClient, KvError};
@@ -30,7 +31,10 @@ pub(super) struct Account {
     pub(super) twice: u64,
     pub(super) lost: u64,
     pub(super) longest: Duration,
-    pub(super) first_failure: String,
+    /// How often each failure was met.
+    failures: BTreeMap<String, u64>,
+    /// When the first and the last call failed.
+    failed_at: Option<(Instant, Instant)>,
 }
 
 impl Account {
@@ -45,7 +49,8 @@ impl Account {
             twice: 0,
             lost: 0,
             longest: Duration::ZERO,
-            first_failure: String::new(),
+            failures: BTreeMap::new(),
+            failed_at: None,
         }
     }
 
@@ -55,9 +60,30 @@ impl Account {
         self.twice += other.twice;
         self.lost += other.lost;
         self.longest = self.longest.max(other.longest);
-        if self.first_failure.is_empty() {
-            self.first_failure.clone_from(&other.first_failure);
+        for (failure, times) in &other.failures {
+            *self.failures.entry(failure.clone()).or_default() += times;
         }
+        if let Some((first, last)) = other.failed_at {
+            self.failed_between(first, last);
+        }
+    }
+
+    fn failed_between(&mut self, first: Instant, last: Instant) {
+        let (a, b) = self.failed_at.unwrap_or((first, last));
+        self.failed_at = Some((a.min(first), b.max(last)));
+    }
+
+    /// What failed, how often, and when in a run that began at `begun`: `3 times "not connected", from
+    /// 1.0 s to 1.2 s`.
+    pub(super) fn failures(&self, begun: Instant) -> String {
+        let times = self.failures.iter().map(|(failure, times)| match times {
+            1 => format!("once \"{failure}\""),
+            _ => format!("{times} times \"{failure}\""),
+        });
+        let all = times.collect::<Vec<_>>().join(", ");
+        let Some((first, last)) = self.failed_at else { return all };
+        let at = |at: Instant| at.saturating_duration_since(begun).as_secs_f64();
+        format!("{all}, from {:.3} s to {:.3} s", at(first), at(last))
     }
 
     fn key(&self, k: usize) -> Vec<u8> {
@@ -106,9 +132,9 @@ impl Account {
             Ok(answer) => Some(answer),
             Err(e) => {
                 self.failed += 1;
-                if self.first_failure.is_empty() {
-                    self.first_failure = e.to_string();
-                }
+                *self.failures.entry(e.to_string()).or_default() += 1;
+                let now = Instant::now();
+                self.failed_between(now, now);
                 if let Some(last) = self.last.get_mut(k) {
                     last.unsure = true;
                 }
@@ -197,6 +223,8 @@ mod tests {
             account.change(0, |_, _| Err(failed()));
             account.change(0, |_, _| Ok(info(had, 7)));
             assert_eq!((account.twice, account.lost, account.failed), (0, 0, 1), "had {had}");
+            let said = account.failures(Instant::now());
+            assert_eq!(said, "once \"bad reply: none\", from 0.000 s to 0.000 s");
         }
     }
 }

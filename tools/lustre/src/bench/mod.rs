@@ -121,7 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if sum.failed > 0 {
         let before = if stop.is_wanted() { "interrupted; " } else { "" };
-        bail!("{before}{} calls failed, the first: {}", sum.failed, sum.first_failure);
+        bail!("{before}{} of {} calls failed: {}", sum.failed, sum.calls, sum.failures(begun));
     }
     stop.check()?;
     Ok(())
