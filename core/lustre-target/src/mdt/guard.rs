@@ -150,7 +150,7 @@ impl Mdt {
             Ask::GetAttr(body) => shared(Id::of(body.fid1)),
             Ask::Lookup(body, name) => shared(self.child(body.fid1, name)),
             Ask::Intent(body, name) => shared(self.meant(body, name)),
-            Ask::Across(Message { from, number, order: Order::Apply }) => {
+            Ask::Across(Message { from, number, order: Order::Apply, .. }) => {
                 self.needs_of_name(self.tree.prepared((*from, *number)))
             }
             _ => Vec::new(),

@@ -477,13 +477,50 @@ fn name_is_held_while_its_change_is_under_way() {
     }
 }
 
-/// Bytes of a message between targets: what it is, of the second target, and its number.
-fn message(what: u32, number: u64) -> Call {
-    let head = [1, 1, what].into_iter().flat_map(u32::to_le_bytes);
-    let mut call = Call::new(AcrossWire::OPCODE, vec![head.chain(number.to_le_bytes()).collect()]);
+/// The end of a message of the second target to the first: what it is, its number, and what follows.
+fn says(bench: &mut Bench, what: u32, number: u64, rest: &[u8]) -> Result<(), CallError> {
+    let words = [2, 1, what].into_iter().flat_map(u32::to_le_bytes);
+    let numbers = [number, 0].into_iter().flat_map(u64::to_le_bytes);
+    let bytes = words.chain(numbers).chain(rest.iter().copied()).collect();
+    let mut call = Call::new(AcrossWire::OPCODE, vec![bytes]);
     call.portals = Some((Portal::OUT, Portal::OSC_REPLY));
     call.reply_lens = vec![16 << 10];
-    call
+    let call = bench.party(bench.server, |party, below| {
+        let rpc = &mut party.ptlrpc.rpc(below);
+        let all = rpc.imports();
+        let mut second = all.iter().filter(|i| i.client == "lfs-MDT0001-mdtlov_UUID");
+        rpc.call(second.find(|i| i.target == MDT).unwrap().id, call).unwrap()
+    });
+    bench.party(bench.server, |party, _| party.ended.remove(&call)).unwrap().map(|_| ())
+}
+
+/// The number of the first settling.
+const FIRST: u64 = 1 << 32;
+
+/// A late copy of a question would hold its name until the targets connect anew: for good, on a sound network.
+#[test]
+fn question_that_comes_when_its_change_is_over_holds_no_name() {
+    let (mut bench, c, d) = two(Commit::Ordered);
+    let question = |name: &str| {
+        let root = ROOT.seq.to_be_bytes().into_iter().chain(ROOT.oid.to_be_bytes());
+        let made = d.fid(5).seq.to_be_bytes().into_iter().chain(d.fid(5).oid.to_be_bytes());
+        let owner = [0; 6].into_iter().flat_map(u32::to_le_bytes);
+        let adds = 1_u32.to_le_bytes().into_iter().chain(root).chain(made).chain([0; 8]);
+        owner.chain(adds).chain(name.bytes()).collect::<Vec<u8>>()
+    };
+    // One is made, one refused, and both names are free again without a message between the targets.
+    bench.mkdir(d, ROOT, "made", 5).unwrap();
+    bench.reint(c, c.rename((ROOT, "made"), (ROOT, "moved"))).unwrap();
+    bench.mkdir(c, ROOT, "there", 1).unwrap();
+    assert_eq!(bench.mkdir(d, ROOT, "there", 6).map(|_| ()), Err(Errno::EEXIST));
+    bench.reint(c, c.unlink(ROOT, "there", DIR)).unwrap();
+    for (number, name, oid) in [(FIRST + 1, "made", 2), (FIRST + 2, "there", 3)] {
+        let late = says(&mut bench, 2, number, &question(name));
+        assert_eq!(late, Err(CallError::Refused(Errno::EAGAIN)), "{name}");
+        assert_eq!(bench.mkdir(c, ROOT, name, oid).map(|body| body.fid1), Ok(c.fid(oid)));
+    }
+    // One that is not over is taken.
+    assert_eq!(says(&mut bench, 2, FIRST + 9, &question("new")), Ok(()));
 }
 
 #[test]
@@ -492,14 +529,7 @@ fn change_begun_after_a_settling_is_kept_when_that_settling_comes_late() {
         let (mut bench, [c, d], changed) = begun(removes);
         assert_eq!(bench.end_of(d, changed), None);
         // A copy of the first settling, which named no change: all that are under way began after it.
-        const FIRST: u64 = 1 << 32;
-        let late = bench.party(bench.server, |party, below| {
-            let rpc = &mut party.ptlrpc.rpc(below);
-            let all = rpc.imports();
-            let mut second = all.iter().filter(|i| i.client == "lfs-MDT0001-mdtlov_UUID");
-            rpc.call(second.find(|i| i.target == MDT).unwrap().id, message(1, FIRST)).unwrap()
-        });
-        assert!(bench.party(bench.server, |party, _| party.ended.remove(&late)).unwrap().is_ok());
+        assert_eq!(says(&mut bench, 1, FIRST, &[]), Ok(()));
         assert_eq!(end(&mut bench, d, changed).map(|body| body.fid1), Ok(d.fid(5)));
         let there = bench.lookup(c, ROOT, "r").map(|body| body.fid1);
         assert_eq!(there, if removes { Err(Errno::ENOENT) } else { Ok(d.fid(5)) });

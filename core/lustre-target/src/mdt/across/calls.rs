@@ -1,9 +1,11 @@
 //! What other metadata targets are asked for changes over two targets, and what their answers lead to.
 
+use std::collections::BTreeMap;
+
 use lnet_types::{Errno, Instant};
 use ptlrpc::{Answer, CallError, CallId, ImportId, ImportState, Reply, Rpc, Served, ServedId};
 
-use super::wire::{self, OPEN_MAX};
+use super::wire::{self, OPEN_MAX, is_asked_again};
 use super::{AGAIN, Across, Change, Message, Order, PAUSE, Partner, Stage};
 use crate::sabotage::Sabotage;
 
@@ -53,13 +55,16 @@ impl Across {
                 });
                 let open = made.map(|(number, _)| *number).take(OPEN_MAX).collect();
                 let (from, number, order) = (self.index, partner.floor, Order::Settle(open));
-                match rpc.call(import, Message { from, number, order }.call()) {
+                match rpc.call(import, Message { from, number, lowest: 0, order }.call()) {
                     Ok(call) => partner.settling = Some(call),
                     Err(_) => partner.rests_until = Some(now + PAUSE),
                 }
             }
         }
+        // Changes are in the order of their numbers.
+        let mut lowest: BTreeMap<u32, u64> = BTreeMap::new();
         for (number, change) in &mut self.changes {
+            let lowest = *lowest.entry(change.partner).or_insert(*number);
             change.again = change.again.filter(|again| now < *again);
             let Some(partner) = self.partners.get(&change.partner) else { continue };
             if change.call.is_some() || change.again.is_some() || !partner.settled {
@@ -72,7 +77,7 @@ impl Across {
                 _ => continue,
             };
             let Some(import) = partner.import else { continue };
-            let message = Message { from: self.index, number: *number, order };
+            let message = Message { from: self.index, number: *number, lowest, order };
             match rpc.call(import, message.call()) {
                 Ok(call) => change.call = Some(call),
                 Err(_) => change.again = Some(now + PAUSE),
@@ -169,8 +174,7 @@ impl Across {
                     None => Ended::Nothing,
                 }
             }
-            // It holds the name for another change.
-            Err(Errno::EAGAIN) => {
+            Err(errno) if is_asked_again(errno) => {
                 change.again = Some(now + AGAIN);
                 Ended::Nothing
             }

@@ -17,11 +17,13 @@
 //! until that has made it. Meanwhile the name is held there: requests for it wait, so that no client sees one
 //! half of a change.
 //!
-//! `calls.rs` asks other targets and takes their answers, `wire.rs` has the messages. A [`Across`] is what a
+//! `calls.rs` asks other targets and takes their answers, `wire.rs` has the messages, `past.rs` keeps copies that
+//! come late from being taken for new ones. A [`Across`] is what a
 //! target remembers of both roles; it decides nothing.
 
 mod calls;
 mod first;
+mod past;
 mod second;
 mod wire;
 
@@ -40,6 +42,7 @@ use crate::sabotage::Sabotage;
 use crate::site::{Part, Site};
 
 pub(super) use calls::Ended;
+use past::Past;
 pub use wire::AcrossWire;
 use wire::OPEN_MAX;
 pub(super) use wire::{Message, NameChange, OPCODE, Order, What};
@@ -105,8 +108,8 @@ pub(super) struct Across {
     last: u64,
     /// Names here that are held for changes of others.
     held: BTreeMap<(Id, Vec<u8>), ChangeId>,
-    /// Up to which number changes of a target were settled since this one began.
-    floors: BTreeMap<u32, u64>,
+    /// What is over of the changes of targets that have settled since this one began.
+    past: BTreeMap<u32, Past>,
     #[cfg(feature = "sabotage")]
     sabotage: Option<Sabotage>,
 }

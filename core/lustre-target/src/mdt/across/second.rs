@@ -3,8 +3,8 @@
 use lnet_types::Errno;
 use ptlrpc::{Answer, Served};
 
-use super::wire::{Decision, decision_bytes};
-use super::{Across, Message, NameChange, OPEN_MAX, Order, What};
+use super::wire::{Decision, decision_bytes, is_asked_again};
+use super::{Across, Message, NameChange, OPEN_MAX, Order, Past, What};
 use crate::journal::Cx;
 use crate::mdt::access::{EXECUTE, Who};
 use crate::mdt::inode::{DIRECTORY, Id, Inode};
@@ -24,6 +24,13 @@ fn decided(decision: &Decision) -> Answer {
 }
 
 impl Across {
+    /// A change is over: it was made, dropped or refused.
+    fn end(&mut self, (from, number): ChangeId) {
+        if let Some(past) = self.past.get_mut(&from) {
+            past.end(number);
+        }
+    }
+
     /// A name is no longer held.
     pub(in crate::mdt) fn release(&mut self, change: ChangeId) {
         self.held.retain(|_, id| *id != change);
@@ -38,11 +45,14 @@ impl Mdt {
         message: Message,
         cx: &mut Cx<'_, '_, '_>,
     ) {
-        let Message { from, number, order } = message;
+        let Message { from, number, lowest, order } = message;
         let client = cx.rpc.client(served.export).map(|(client, _)| client);
         let known = self.across.partners.contains_key(&from);
         if !known || client != Some(self.site.mdt_client(from).as_str()) {
             return cx.rpc.refuse(served.id, Errno::EPERM);
+        }
+        if let Some(past) = self.across.past.get_mut(&from) {
+            past.rise(lowest);
         }
         match order {
             Order::Settle(open) => self.settle(&served, (from, number), &open, cx),
@@ -51,6 +61,7 @@ impl Mdt {
             }
             Order::Apply => self.apply(&served, (from, number), cx),
             Order::Drop => {
+                self.across.end((from, number));
                 self.let_go(&[(from, number)], cx);
                 cx.rpc.reply(served.id, decided(&Ok(Parent::default())));
                 self.go_on(cx);
@@ -73,8 +84,8 @@ impl Mdt {
             .filter(|(index, number)| *index == from && *number <= last && !open.contains(number))
             .collect();
         self.let_go(&gone, cx);
-        let floor = self.across.floors.entry(from).or_default();
-        *floor = last.max(*floor);
+        let settled = || Past::settled(last);
+        self.across.past.entry(from).or_insert_with(settled).rise(last.saturating_add(1));
         cx.rpc.reply(served.id, decided(&Ok(Parent::default())));
         self.go_on(cx);
     }
@@ -102,12 +113,15 @@ impl Mdt {
         (owner, who): (u32, &Who),
         cx: &mut Cx<'_, '_, '_>,
     ) {
-        // What was sent before the last settling is not held again by it.
-        if self.across.floors.get(&id.0).is_none_or(|floor| id.1 <= *floor) {
+        // A copy that comes when the change is over holds its name no more.
+        if self.across.past.get(&id.0).is_none_or(|past| !past.admits(id.1)) {
             return cx.rpc.refuse(served.id, Errno::EAGAIN);
         }
         let decision = self.may_prepare(id, &change, owner, who);
-        if decision.is_err() {
+        if let Err(errno) = decision {
+            if !is_asked_again(errno) {
+                self.across.end(id);
+            }
             return cx.rpc.reply(served.id, decided(&decision));
         }
         if self.tree.prepared(id).is_none() {
@@ -158,6 +172,7 @@ impl Mdt {
     /// The change of a name is made.
     fn apply(&mut self, served: &Served, id: ChangeId, cx: &mut Cx<'_, '_, '_>) {
         let stays = self.across.breaks(Sabotage::NameStays);
+        self.across.end(id);
         let mut edit = Edit::new(&mut self.tree, cx.last());
         // What is not held was applied before, and may not be stored yet.
         if let Some(NameChange { what, dir, name, file, time }) = edit.remove_prepared(id) {

@@ -2,9 +2,9 @@
 //! kind that Lustre has; a kernel target refuses it. Any bytes are a message or none.
 //!
 //! ```text
-//! request  version u32, sender u32, what u32, number u64, then
+//! request  version u32, sender u32, what u32, number u64, lowest u64, then
 //!          settle   numbers u64 …
-//!          prepare  kind u32, directory 12, file 12, owner u32, user 5 × u32, time i64, name …
+//!          prepare  owner u32, user 5 × u32, kind u32, directory 12, file 12, time i64, name …
 //! reply    error u32, mode u32, group u32, length u32, layout …, access control list …
 //! ```
 
@@ -20,7 +20,7 @@ use crate::mdt::request::check_name;
 /// The opcode of all of it.
 pub(in crate::mdt) const OPCODE: Opcode = Opcode(20_736);
 /// First word of a message.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Most changes of one target that are under way at others.
 pub(in crate::mdt) const OPEN_MAX: usize = 32;
 /// Bytes of the longest answer: a layout, and a list of 32 entries.
@@ -66,6 +66,8 @@ pub(in crate::mdt) struct Message {
     pub(in crate::mdt) from: u32,
     /// Of the change, or the last one.
     pub(in crate::mdt) number: u64,
+    /// No change below is under way at the target that is asked.
+    pub(in crate::mdt) lowest: u64,
     pub(in crate::mdt) order: Order,
 }
 
@@ -122,7 +124,7 @@ impl Message {
         };
         let mut out: Vec<u8> =
             [VERSION, self.from, what].into_iter().flat_map(u32::to_le_bytes).collect();
-        out.extend(self.number.to_le_bytes());
+        out.extend([self.number, self.lowest].into_iter().flat_map(u64::to_le_bytes));
         match &self.order {
             Order::Settle(open) => out.extend(open.iter().flat_map(|number| number.to_le_bytes())),
             Order::Prepare(change, owner, who) => {
@@ -140,7 +142,7 @@ impl Message {
         if word(b)? != VERSION {
             return None;
         }
-        let (from, what, number) = (word(b)?, word(b)?, long(b)?);
+        let (from, what, number, lowest) = (word(b)?, word(b)?, long(b)?, long(b)?);
         let order = match what {
             1 => {
                 let (numbers, rest) = b.as_chunks::<8>();
@@ -158,7 +160,7 @@ impl Message {
             4 if b.is_empty() => Order::Drop,
             _ => return None,
         };
-        Some(Self { from, number, order })
+        Some(Self { from, number, lowest, order })
     }
 
     pub(in crate::mdt) fn call(&self) -> Call {
@@ -181,6 +183,11 @@ impl Message {
 
 /// What the target that was asked has decided: a refusal, or what a new file gets from its directory.
 pub(in crate::mdt) type Decision = Result<Parent, Errno>;
+
+/// Whether a change that is refused so is asked for again: its name is held for another one.
+pub(in crate::mdt) const fn is_asked_again(errno: Errno) -> bool {
+    matches!(errno, Errno::EAGAIN)
+}
 
 pub(in crate::mdt) fn decision_bytes(decision: &Decision) -> Vec<u8> {
     let (errno, none) = (decision.as_ref().err().map_or(0, |errno| errno.0), Parent::default());
@@ -268,8 +275,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn message_is_read_as_it_was_written(from: u32, number: u64, order in order()) {
-            let message = Message { from, number, order };
+        fn message_is_read_as_it_was_written(from: u32, numbers: [u64; 2], order in order()) {
+            let [number, lowest] = numbers;
+            let message = Message { from, number, lowest, order };
             prop_assert_eq!(Message::read(&message.to_bytes()), Some(message));
         }
 
@@ -304,7 +312,8 @@ mod tests {
 
     #[test]
     fn settling_names_no_more_changes_than_there_may_be() {
-        let settle = |count| Message { from: 1, number: 7, order: Order::Settle(vec![3; count]) };
+        let settle =
+            |count| Message { from: 1, number: 7, lowest: 3, order: Order::Settle(vec![3; count]) };
         assert_eq!(Message::read(&settle(OPEN_MAX).to_bytes()), Some(settle(OPEN_MAX)));
         assert_eq!(Message::read(&settle(OPEN_MAX + 1).to_bytes()), None);
     }
