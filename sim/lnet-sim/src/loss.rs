@@ -24,7 +24,7 @@ pub struct LossRow {
 impl LossRow {
     /// What stands above the columns of its text.
     pub const HEAD: &'static str =
-        "lost  calls/s  failed  p99          longest      connected again  copies  evicted";
+        "lost  calls/s  failed         p99     longest  connected again  copies  evicted";
 
     /// Calls that were answered in a second.
     pub fn rate(&self) -> f64 {
@@ -34,11 +34,11 @@ impl LossRow {
 
 impl fmt::Display for LossRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |nanos| format!("{:?}", Duration::from_micros(nanos / 1000));
+        let show = |nanos| format!("{:.4} s", Duration::from_nanos(nanos).as_secs_f64());
         let RpcFigures { failed, p99, longest, reconnects, copies, evictions, .. } = self.figures;
         write!(
             f,
-            "{:>3}%  {:>7.1}  {failed:>6}  {:<11}  {:<11}  {reconnects:>15}  {copies:>6}  {evictions:>7}",
+            "{:>3}%  {:>7.1}  {failed:>6}  {:>10}  {:>10}  {reconnects:>15}  {copies:>6}  {evictions:>7}",
             self.percent,
             self.rate(),
             show(p99),
