@@ -176,7 +176,7 @@ pub fn paper_drivers() -> Vec<PaperRow> {
     let silent = found_dead(CLOCKS, Duration::ZERO);
     vec![
         row(
-            "keepalive 30, timeout 10: dead idle connection, all phases: found",
+            "keepalive 30, timeout 10: dead idle connection, all phases",
             "40 s",
             found_dead_at_latest(),
         )

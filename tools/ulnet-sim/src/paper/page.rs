@@ -9,7 +9,7 @@ use super::cabinets::Runs;
 
 const HEAD: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
 style-src 'unsafe-inline'; img-src data:\"><link rel=\"icon\" href=\"data:,\">\
-<style>body{max-width:1000px}pre{overflow-x:auto}</style>";
+<style>body{max-width:1360px}pre{overflow-x:auto}</style>";
 
 /// A moment is shown for so long, as a share of the whole.
 const WIDTH: f64 = 0.006;
