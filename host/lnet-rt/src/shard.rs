@@ -31,12 +31,26 @@ pub enum Wait {
     None,
     /// Not at all, and there will be another turn at once: drivers also look at connections that
     /// were busy lately without asking the kernel which ones are ready, which saves a system call
-    /// on the way of a message. The poller is still asked every [`LOOKS_PER_POLL`] turns.
+    /// on the way of a message. The poller is still asked every [`LOOKS_PER_POLL`] turns. On a single
+    /// processor it costs milliseconds for each message: see [`Wait::eager`].
     Spin,
     /// At most so long.
     Until(Duration),
     /// Until something happens.
     Block,
+}
+
+impl Wait {
+    /// For a caller that expects something at once: [`Wait::Spin`], and on a single processor, where looking
+    /// keeps the one who has work to bring from running, a sleep of at most `longest`.
+    pub fn eager(longest: Duration) -> Self {
+        if is_alone() { Self::Until(longest) } else { Self::Spin }
+    }
+}
+
+/// Whether this process has one processor.
+fn is_alone() -> bool {
+    std::thread::available_parallelism().is_ok_and(|n| n.get() == 1)
 }
 
 /// With [`Wait::Spin`], the poller is asked in one turn of so many.
@@ -433,8 +447,7 @@ impl Default for Spin {
     /// 50 µs, a few times what a sleep and a wake-up cost; never on a single processor, where
     /// looking keeps the one who has work to bring from running.
     fn default() -> Self {
-        let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
-        Self { max: if alone { Duration::ZERO } else { Duration::from_micros(50) } }
+        Self { max: if is_alone() { Duration::ZERO } else { Duration::from_micros(50) } }
     }
 }
 

@@ -10,7 +10,9 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::Context as _;
+use lnet_rt::Wait;
 
+use super::node;
 use super::options::{Limit, Test};
 use super::protocol::{Counters, cpu_time};
 use super::report::{Ran, Row, histogram};
@@ -30,6 +32,7 @@ struct Line {
 impl Line {
     fn new(stream: TcpStream, spin: bool) -> io::Result<Self> {
         stream.set_nodelay(true)?;
+        let spin = spin && node::wait() == Wait::Spin;
         stream.set_nonblocking(spin)?;
         Ok(Self { stream, spin })
     }

@@ -34,6 +34,7 @@ struct One {
     data: RegionId,
     counters: RegionId,
     ask: MdId,
+    wait: Wait,
 }
 
 impl Inline {
@@ -105,7 +106,8 @@ impl One {
         }
         let ask = [Span { region: data, len: 8, offset: 0 }].into_iter().collect();
         let ask = stack.bind(MdSpec::new(ask, QUIET))?;
-        let mut one = Self { stack, target, data, counters, ask };
+        let wait = node::wait();
+        let mut one = Self { stack, target, data, counters, ask, wait };
         // Connections are made and the peer is discovered before anything is measured.
         one.counters()?;
         Ok(one)
@@ -130,7 +132,7 @@ impl One {
     /// The next event, after a turn if there is none yet.
     fn turn(&mut self) -> Option<Event> {
         self.stack.poll_event().or_else(|| {
-            self.stack.turn(Wait::Spin);
+            self.stack.turn(self.wait);
             self.stack.poll_event()
         })
     }
@@ -227,7 +229,7 @@ impl One {
                 issued += 1;
                 issuing = issued < limit.count;
             }
-            self.stack.turn(Wait::Spin);
+            self.stack.turn(self.wait);
             let so_far = completed;
             while let Some(event) = self.stack.poll_event() {
                 check(&event)?;

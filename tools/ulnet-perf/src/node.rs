@@ -1,13 +1,19 @@
 //! Stacks for measuring: interfaces on the given addresses, with the credits asked for.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use lnet::NetTunables;
-use lnet_rt::{IbConfig, IbNi, NodeBuilder, SockConfig, Stack, TcpNi};
+use lnet_rt::{IbConfig, IbNi, NodeBuilder, SockConfig, Stack, TcpNi, Wait};
 use lnet_types::{Net, NetType, Nid};
 
 use super::options::Common;
+
+/// How who drives a stack waits. It looks up from a sleep soon enough to see that nothing comes.
+pub(super) fn wait() -> Wait {
+    Wait::eager(Duration::from_secs(1))
+}
 
 /// A stack with an interface on a network at each of `addresses`.
 pub(super) fn stack(common: &Common, net: Net, addresses: &[IpAddr]) -> anyhow::Result<Stack> {

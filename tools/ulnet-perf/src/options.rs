@@ -47,7 +47,8 @@ pub(super) enum Program {
 /// What both sides must agree on.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Common {
-    /// Turn the stack on the measuring thread, spinning, instead of a node on its own thread.
+    /// Turn the stack on the measuring thread, instead of a node on its own thread. It spins, unless there is
+    /// one processor alone
     #[arg(long)]
     pub(super) inline: bool,
 

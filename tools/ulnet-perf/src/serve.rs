@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::Context as _;
 use lnet::{EventKind, MatchEntry, MdOptions, MdSpec, Put};
-use lnet_rt::{Buffer, Spin, Stack, Wait};
+use lnet_rt::{Buffer, Spin, Stack};
 use lnet_types::{MdId, Net, ProcessId, RegionId, Span};
 
 use super::options::{Server, Size, addresses};
@@ -60,11 +60,12 @@ pub(super) fn run(options: &Server) -> anyhow::Result<()> {
         return Ok(());
     }
     ready(&at(0));
+    let wait = node::wait();
     thread::scope(|scope| {
         for mut stack in ready_stacks {
             scope.spawn(move || {
                 loop {
-                    stack.turn(Wait::Spin);
+                    stack.turn(wait);
                     while stack.poll_event().is_some() {}
                 }
             });

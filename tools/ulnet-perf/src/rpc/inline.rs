@@ -23,6 +23,7 @@ pub(super) struct Inline {
     upper: UpperId,
     import: ImportId,
     memory: IoVec,
+    wait: Wait,
 }
 
 /// The request layer, and how many calls have ended.
@@ -77,7 +78,7 @@ impl Inline {
             calls.ptlrpc.rpc(below).import(import(server))
         });
         let import = import.context("no upper")??;
-        Ok(Self { stack, upper, import, memory })
+        Ok(Self { stack, upper, import, memory, wait: node::wait() })
     }
 
     fn begin(&mut self, call: &Call) -> anyhow::Result<()> {
@@ -93,7 +94,7 @@ impl Inline {
 
     /// A turn, and how many calls have ended since the beginning.
     fn turn(&mut self) -> anyhow::Result<u64> {
-        self.stack.turn(Wait::Spin);
+        self.stack.turn(self.wait);
         self.ended()
     }
 
