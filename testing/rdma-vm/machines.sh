@@ -33,14 +33,16 @@ open_machine() { # open_machine NAME: its lines; then wait until it answers
     answer "$1" 600
 }
 
-answer() { # answer MACHINE SECONDS: output to $work/said, its exit code
+answer() { # answer MACHINE SECONDS: output to $work/said, its exit code; $whole: it got all of the command
     local fd=${1}_out line until=$((SECONDS + $2))
     : > "$work/said"
+    whole=1
     while [ $SECONDS -lt $until ]; do
         IFS= read -r -t 1 line <&"${!fd}" || continue
         line=${line%$'\r'}
         case $line in
             =done\ *|=ready\ *) return "${line#* }" ;;
+            =again) whole=; return 125 ;;
         esac
         echo "$line" >> "$work/said"
     done
@@ -49,10 +51,13 @@ answer() { # answer MACHINE SECONDS: output to $work/said, its exit code
 }
 
 on() { # on MACHINE SECONDS COMMAND
-    local fd=${1}_in code
-    echo "$3" >&"${!fd}"
-    answer "$1" "$2"
-    code=$?
+    local fd=${1}_in code try
+    for try in 1 2 3 4 5; do
+        printf '\n%s %s\n\n' "${#3}" "$3" >&"${!fd}"
+        answer "$1" "$2"
+        code=$?
+        [ -n "$whole" ] && break
+    done
     { echo "$1\$ $3"; cat "$work/said"; echo "# exit $code"; } >> "$work/transcript"
     return $code
 }
