@@ -23,6 +23,9 @@ use crate::osc::Payer;
 
 /// Data was changed (C-123).
 pub(super) const DATA_MODIFIED: u32 = 0x200;
+/// How much newer a time of access must be for a close to bring it, in seconds, where the server has not been
+/// told otherwise (C-104): it keeps none more exactly than that.
+const ATIME_STEP: i64 = 60;
 /// How often a layout is asked for again that another client is changing.
 const MAKE_RETRIES: u32 = 5;
 
@@ -84,10 +87,18 @@ pub struct Whole {
 pub const WHOLE_MAX: u64 = ost::INLINE_MAX as u64;
 
 impl Whole {
-    /// The times of a file that is made now, if those that it is to have can follow from them by a close: that
+    /// The time that a file has when it is made now, if those that it is to have can follow by a close: that
     /// lets no time go back (C-104).
     fn time(&self, now: i64) -> Option<i64> {
-        (0 <= self.atime && self.atime <= self.mtime && self.atime <= now).then_some(self.atime)
+        let first = self.atime.min(self.mtime);
+        (0..=now).contains(&first).then_some(first)
+    }
+
+    /// Whether a close at this time brings the times that are not the first one: it is to be newer than that.
+    fn follows(&self, now: i64) -> bool {
+        let first = self.atime.min(self.mtime);
+        let atime = self.atime == first || self.atime > first.saturating_add(ATIME_STEP);
+        atime && (self.mtime == first || now > first)
     }
 }
 
@@ -154,18 +165,15 @@ impl OpenFile {
 
     /// Whether its making and its close at this time say all of these changes.
     fn says(&self, changes: &Changes, now: i64) -> bool {
-        let Some(Whole { atime, mtime, .. }) = self.whole.filter(|_| self.dated) else {
-            return false;
-        };
-        let mode = self.attributes.mode & 0o7777;
-        let same = Changes {
+        let Some(whole) = self.whole.filter(|_| self.dated) else { return false };
+        let (mode, atime, mtime) = (self.attributes.mode & 0o7777, whole.atime, whole.mtime);
+        let all = Changes {
             mode: Some(mode),
             atime: Some(atime),
             mtime: Some(mtime),
             ..Changes::default()
         };
-        // A close that is not newer than the file brings no times.
-        *changes == same && self.mtime == Some(mtime) && (atime == mtime || atime < now)
+        *changes == all && self.mtime == Some(mtime) && whole.follows(now)
     }
 
     /// Where it ends, as far as this client knows.
