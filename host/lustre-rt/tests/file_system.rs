@@ -29,8 +29,8 @@ const OTHER: &str = "127.96.1.1";
 const THIRD: &str = "127.96.2.1";
 const FOURTH: &str = "127.96.3.1";
 const FIFTH: &str = "127.96.4.1";
-const SIXTH: &str = "127.96.15.1";
-const SEVENTH: &str = "127.96.16.1";
+const SIXTH: &str = "127.96.7.1";
+const SEVENTH: &str = "127.96.8.1";
 const MDT: &str = "lfs-MDT0000_UUID";
 const STRIPE: usize = 64 << 10;
 
@@ -268,9 +268,9 @@ fn write_beyond_any_file_or_object_is_an_error_of_its_own() {
 
 #[test]
 fn file_that_is_made_where_a_symbolic_link_is_gets_the_place_that_the_link_names() {
-    let (server, dir) = ("127.96.16.1", fresh::path("file-behind-link"));
+    let (server, dir) = ("127.96.6.1", fresh::path("file-behind-link"));
     let (_server, _rpc) = serve(server, &dir);
-    let (_node, _, mount) = begin("127.96.16.2", server, Access::Change);
+    let (_node, _, mount) = begin("127.96.6.2", server, Access::Change);
     wait(async {
         let root = mount.root_node().await.unwrap();
         let sub = mount.make_dir(&root, b"sub", 0o755, &[]).await.unwrap();
@@ -387,9 +387,9 @@ fn whole_file_takes_three_calls_and_has_its_times_and_permissions() {
     const THEN: i64 = 1_600_000_000;
     let dir = fresh::path("file-whole");
     let (_server, _rpc) = serve(SIXTH, &dir);
-    let (_node, rpc) = node("127.96.15.2");
+    let (_node, rpc) = node("127.96.7.2");
     let who = Identity { umask: 0o077, ..Identity::default() };
-    let config = MountConfig { who, ..config("127.96.15.2", SIXTH, Access::Change) };
+    let config = MountConfig { who, ..config("127.96.7.2", SIXTH, Access::Change) };
     wait(async {
         let mount = Mount::begin(&rpc, config).await.unwrap();
         let root = mount.root_node().await.unwrap();
@@ -446,7 +446,7 @@ fn image(from: &std::path::Path, to: &std::path::Path) {
 fn whole_file_that_a_crash_undoes_is_there_when_its_visit_has_settled() {
     let (dir, left) = (fresh::path("file-undone"), fresh::path("file-undone-left"));
     let (server, server_rpc) = serve(SEVENTH, &dir);
-    let (_node, rpc, mount) = begin("127.96.16.2", SEVENTH, Access::Change);
+    let (_node, rpc, mount) = begin("127.96.8.2", SEVENTH, Access::Change);
     wait(async {
         let root = mount.root_node().await.unwrap();
         let names = ["a", "b", "c", "d"];
@@ -467,6 +467,7 @@ fn whole_file_that_a_crash_undoes_is_there_when_its_visit_has_settled() {
         for file in files {
             mount.close(file).await.unwrap();
         }
+        server_rpc.stop_targets().unwrap();
         drop(server_rpc);
         server.stop(Duration::from_secs(1)).blocking();
         let (_server, _rpc) = serve(SEVENTH, &left);

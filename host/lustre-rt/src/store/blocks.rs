@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lustre_target::store::StoreError;
+use rustix::io::ReadWriteFlags;
 
 use super::io_error;
 use super::room::Patience;
@@ -100,6 +101,18 @@ impl Blocks {
     /// Whether a block is in memory.
     pub(super) fn is_here(&self, block: Block) -> bool {
         self.short(block).is_some()
+    }
+
+    /// Whether the system has a short block in memory, if the store has not: then a read does not wait for
+    /// the disk. Some storage does not say.
+    pub(super) fn is_cached(&self, block: Block) -> bool {
+        let (mut bytes, flags) = ([0; SHORT], ReadWriteFlags::NOWAIT);
+        let Some(room) = bytes.get_mut(..block.held()).filter(|room| !room.is_empty()) else {
+            return false;
+        };
+        let (at, len) = (block.slot.saturating_mul(BLOCK), room.len());
+        let read = rustix::io::preadv2(&self.file, &mut [io::IoSliceMut::new(room)], at, flags);
+        read == Ok(len)
     }
 
     fn short(&self, block: Block) -> Option<&Vec<u8>> {

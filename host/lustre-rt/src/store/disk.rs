@@ -529,8 +529,13 @@ impl Disk {
                 txn.changes.len() <= FEW && txn.changes.iter().all(has)
             }
             StoreOrder::Read { from: Source::Record(..), .. } => self.cached,
+            StoreOrder::Read { from: Source::Data { data, offset, into }, .. } => {
+                let block = self.short_place((*data, *offset), iovec_len(into));
+                let here = |block| self.blocks.is_here(block) || self.blocks.is_cached(block);
+                block.is_some_and(|block| block.is_none_or(here))
+            }
             StoreOrder::Checksum { .. } | StoreOrder::Space { .. } => true,
-            StoreOrder::Read { .. } | StoreOrder::Sync { .. } | StoreOrder::List { .. } => false,
+            StoreOrder::Sync { .. } | StoreOrder::List { .. } => false,
         }
     }
 
@@ -539,17 +544,19 @@ impl Disk {
         match change {
             Change::Put(..) | Change::Delete(..) => true,
             Change::Write { data, offset, bytes } => {
-                let end = offset % BLOCK + iovec_len(bytes);
-                let there = || self.place((data.0, offset / BLOCK));
-                self.cached
-                    && end <= SHORT as u64
-                    && there().is_ok_and(|block| {
-                        let short = |block: Block| block.held() > 0 && self.blocks.is_here(block);
-                        block.is_none_or(short)
-                    })
+                let block = self.short_place((*data, *offset), iovec_len(bytes));
+                let short = |block: Block| block.held() > 0 && self.blocks.is_here(block);
+                block.is_some_and(|block| block.is_none_or(short))
             }
             Change::Cut { .. } => false,
         }
+    }
+
+    /// The block of so many bytes of data from an offset on, if there is one, where that is known without a
+    /// look at the disk and they are in the front of it.
+    fn short_place(&self, (data, offset): (DataId, u64), len: u64) -> Option<Option<Block>> {
+        let short = self.cached && (offset % BLOCK).saturating_add(len) <= SHORT as u64;
+        short.then(|| self.place((data.0, offset / BLOCK)).ok())?
     }
 
     /// Carries out an order, and looks for room anew if it needs some.
@@ -805,6 +812,16 @@ mod tests {
         disk.settle(done);
         assert_eq!(disk.block(DataId(1), 0).unwrap(), vec![7; 200]);
         assert!(!at_hand(&disk, 1, 300), "it is in the file");
+        let read = |data, len| {
+            let into = [Span { region: RegionId(0), offset: 0, len }].into_iter().collect();
+            let from = Source::Data { data: DataId(data), offset: 0, into };
+            Ready::of(StoreOrder::Read { token: 1, from }, &slate, &Spare::default())
+        };
+        let reads = [read(2, 50), read(3, SHORT as u32), read(3, SHORT as u32 + 1)];
+        assert_eq!(reads.map(|read| disk.has_at_hand(&read)), [true, true, false]);
+        // The system has it in memory, if its file system says so.
+        let block = disk.place((1, 0)).unwrap().unwrap();
+        assert_eq!(disk.has_at_hand(&read(1, 200)), disk.blocks.is_cached(block));
         // The other one is in memory again.
         assert!(at_hand(&disk, 2, 300));
         disk.commit().unwrap();
