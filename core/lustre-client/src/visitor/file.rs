@@ -23,8 +23,8 @@ use crate::osc::Payer;
 
 /// Data was changed (C-123).
 pub(super) const DATA_MODIFIED: u32 = 0x200;
-/// How much newer a time of access must be for a close to bring it, in seconds, where the server has not been
-/// told otherwise (C-104): it keeps none more exactly than that.
+/// How much newer a time of access must be for a close to bring it, in seconds, as servers are set by default
+/// (C-104). One with a longer step keeps no time of access more exactly than that.
 const ATIME_STEP: i64 = 60;
 /// How often a layout is asked for again that another client is changing.
 const MAKE_RETRIES: u32 = 5;
