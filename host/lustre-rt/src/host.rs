@@ -11,8 +11,8 @@ use lustre_client::visitor::Opens;
 use lustre_target::Targets;
 use lustre_wire::ConnectData;
 use ptlrpc::{
-    CallId, Event, EvictReason, ImportId, ImportState, Ptlrpc, RecoveryChange, Reply, Rpc, Served,
-    ServedId,
+    CallId, Event, EvictReason, ImportId, ImportState, LogLine, Ptlrpc, RecoveryChange, Reply, Rpc,
+    Served, ServedId,
 };
 
 use crate::locks::Holders;
@@ -42,6 +42,8 @@ pub(crate) struct End {
 pub(crate) struct Waiter {
     pub(crate) end: Sender<End>,
     pub(crate) region: Option<RegionId>,
+    /// Of a call that opens a file: what it is repeated from.
+    pub(crate) keeps: Option<(ImportId, Vec<Vec<u8>>)>,
 }
 
 /// Most evictions that are remembered.
@@ -167,7 +169,11 @@ impl Host {
     fn program(&mut self, event: Event, below: &mut Below<'_>) {
         match event {
             Event::Ended { call, result } => {
-                if let Some(Waiter { end, region }) = self.calls.remove(&call) {
+                if let Some(Waiter { end, region, keeps }) = self.calls.remove(&call) {
+                    if let (Ok(reply), Some((import, buffers))) = (&result, keeps) {
+                        let mut rpc = self.ptlrpc.rpc(below);
+                        self.opens.opened(import, call, reply, &buffers, &mut rpc);
+                    }
                     // A caller that has gone away wants nothing any more.
                     let _ = end.try_send(End { result: result.map_err(RpcError::Call), region });
                 }
@@ -210,7 +216,15 @@ impl Host {
                     self.log(&uuid, &format!("{n} requests were replayed in {secs:.1} s"));
                 }
             }
-            Event::Log { line, .. } => self.log(LAYER, &line.to_string()),
+            Event::Log { import, line } => {
+                // A change that was answered, and is refused when it is repeated, is lost.
+                if matches!(line, LogLine::ReplayDiffers { status: ..0, .. })
+                    && let Some(standing) = self.standings.get(&import)
+                {
+                    standing.change(|standing| standing.losses += 1);
+                }
+                self.log(LAYER, &line.to_string());
+            }
             Event::Behind(behind) => self.log(LAYER, &behind.to_string()),
             Event::Stuck(stuck) => self.log(LAYER, &stuck.to_string()),
             Event::Evicted { target, client, reason, .. } => {

@@ -187,7 +187,6 @@ impl Wire for NodeWire {
             None => None,
         };
         let link = &link.import;
-        let keeps = call.keep.then(|| call.buffers.clone());
         let call = Call { limit: Some(self.interrupt.limit(self.limit)), ..call };
         let begun = match moved {
             Moved::Nothing => link.call(call),
@@ -205,18 +204,10 @@ impl Wire for NodeWire {
         };
         let name = done.name();
         let (end, buffer) = self.ended(done).await;
-        let name = name.get().copied();
-        if let (Ok(reply), Some(buffers), Some(open)) = (&end, keeps, name) {
-            // What is done is needed after a crash of the server alone.
-            let (id, reply) = (link.id(), reply.clone());
-            let _ran = self.rpc.start_run(move |host, below| {
-                host.opens.opened(id, open, &reply, &buffers, &mut host.ptlrpc.rpc(below));
-            });
-        }
         End {
             result: end.map_err(of_call),
             bytes: buffer.map(Buffer::into_vec).unwrap_or_default(),
-            call: name,
+            call: name.get().copied(),
         }
     }
 
@@ -228,9 +219,9 @@ impl Wire for NodeWire {
         self.spare.give(bytes);
     }
 
-    async fn handle(&self, link: &NodeLink, open: CallId) -> Option<u64> {
-        let id = link.import.id();
-        self.rpc.ask(move |host| host.opens.handle(id, open)).await.flatten()
+    async fn handle(&self, _: &NodeLink, _: CallId) -> Option<u64> {
+        // The node's thread names it when the call begins.
+        None
     }
 
     async fn tried(&self, link: &NodeLink) -> Vec<Tried> {

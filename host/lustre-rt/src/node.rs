@@ -455,8 +455,12 @@ impl Import {
                 call.bulk = Some(Bulk { direction, memory: stack.region(lent) });
                 region = Some(lent);
             }
-            let ends = call.ends.map(|open| (open, call.buffers.clone()));
+            let keeps = call.keep.then(|| (id, call.buffers.clone()));
             stack.with_upper(upper, |host: &mut Host, below| {
+                let ends = call.ends.map(|open| {
+                    host.opens.end(id, open, &mut call.buffers);
+                    (open, call.buffers.clone())
+                });
                 match host.ptlrpc.rpc(below).call(id, call) {
                     Ok(call) => {
                         if let Some((open, buffers)) = ends {
@@ -465,7 +469,7 @@ impl Import {
                         }
                         // Written once: this runs once.
                         let _ = named.set(call);
-                        host.calls.insert(call, Waiter { end: tx, region });
+                        host.calls.insert(call, Waiter { end: tx, region, keeps });
                     }
                     Err(e) => {
                         let _ = tx.try_send(End { result: Err(RpcError::Call(e)), region });

@@ -68,7 +68,7 @@ fn whole(parts: Vec<Part>) -> Vec<u8> {
 async fn create(mount: &Mount, name: &str, wish: Wish) -> OpenFile {
     let root = mount.root_node().await.unwrap();
     let layout = wish.bytes().unwrap();
-    let create = Create { mode: 0o644, exclusive: true, layout };
+    let create = Create { mode: 0o644, exclusive: true, layout, ..Create::default() };
     mount.create(&root, name.as_bytes(), OpenHow::WRITE, &create).await.unwrap()
 }
 

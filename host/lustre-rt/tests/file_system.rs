@@ -9,7 +9,7 @@ use std::time::Duration;
 use lnet_rt::{Nid, NodeBuilder, NodeHandle};
 use lnet_types::ByteOrder;
 use lustre_rt::store::{DESCRIPTION, DirLock};
-use lustre_rt::visitor::{Access, Changes, Create, FileKind, OpenHow, Wish};
+use lustre_rt::visitor::{Access, Changes, Create, FileKind, Identity, OpenHow, Whole, Wish};
 use lustre_rt::{
     Call, ConnectData, ConnectFlags, ConnectFlags2, Fid, ImportConfig, ImportKind, MGS_UUID, Mount,
     MountConfig, ObjClient, Opcode, RpcNode, Site, TargetSpec, wait,
@@ -29,6 +29,8 @@ const OTHER: &str = "127.96.1.1";
 const THIRD: &str = "127.96.2.1";
 const FOURTH: &str = "127.96.3.1";
 const FIFTH: &str = "127.96.4.1";
+const SIXTH: &str = "127.96.7.1";
+const SEVENTH: &str = "127.96.8.1";
 const MDT: &str = "lfs-MDT0000_UUID";
 const STRIPE: usize = 64 << 10;
 
@@ -208,7 +210,7 @@ fn file_gets_the_time_that_it_is_to_have_in_the_end_from_each_write() {
         let root = mount.root_node().await.unwrap();
         let layout = Wish { count: Some(2), size: Some(STRIPE as u64), ..Wish::default() };
         let layout = layout.bytes().unwrap();
-        let create = Create { mode: 0o644, exclusive: false, layout };
+        let create = Create { mode: 0o644, exclusive: false, layout, ..Create::default() };
         let how = OpenHow { read: false, write: true, truncate: true };
         // The second one is there already: its objects have later times of before.
         for (round, kept) in [(0, true), (1, false)] {
@@ -377,4 +379,111 @@ fn target_that_was_away_for_longer_than_the_limit_is_used_again_when_it_is_back(
         mount.end().await.unwrap();
     });
     let _ = fs::remove_dir_all(&dir);
+}
+
+/// The close of a file that is made as a whole says all that it is to have, as far as a close can.
+#[test]
+fn whole_file_takes_three_calls_and_has_its_times_and_permissions() {
+    const THEN: i64 = 1_600_000_000;
+    let dir = fresh::path("file-whole");
+    let (_server, _rpc) = serve(SIXTH, &dir);
+    let (_node, rpc) = node("127.96.7.2");
+    let who = Identity { umask: 0o077, ..Identity::default() };
+    let config = MountConfig { who, ..config("127.96.7.2", SIXTH, Access::Change) };
+    wait(async {
+        let mount = Mount::begin(&rpc, config).await.unwrap();
+        let root = mount.root_node().await.unwrap();
+        let calls = || rpc.client_stats().unwrap().calls;
+        // The first two connect their targets, and FIDs are asked for.
+        for (name, size, atime, more) in [
+            ("first", 9, THEN - 5, None),
+            ("second", 9, THEN - 5, None),
+            ("read-before", 9, THEN - 5, Some(0)),
+            ("as-old", 9, THEN, Some(0)),
+            ("empty", 0, THEN - 5, Some(0)),
+            ("read-since", 9, THEN + 3600, Some(0)),
+            // A close lets no time of access be newer by less than a minute.
+            ("read-soon", 9, THEN + 5, Some(1)),
+        ] {
+            let mode = 0o666;
+            let whole = Some(Whole { size, atime, mtime: THEN });
+            let create = Create { mode, exclusive: true, whole, ..Create::default() };
+            let how = OpenHow { read: false, write: true, truncate: true };
+            let before = calls();
+            let file = mount.create(&root, name.as_bytes(), how, &create).await.unwrap();
+            if size > 0 {
+                mount.write(&file, 0, vec![7; 9]).await.unwrap();
+            }
+            let (atime, mtime) = (Some(atime), Some(THEN));
+            let changes = Changes { mode: Some(mode), atime, mtime, ..Changes::default() };
+            mount.close_with_changes(file, &changes).await.unwrap();
+            if let Some(more) = more {
+                assert_eq!(calls() - before, 2 + u64::from(size > 0) + more, "{name}");
+            }
+            let node = mount.find(format!("/{name}").as_bytes(), true).await.unwrap();
+            let found = mount.attributes(&node).await.unwrap();
+            let times = (Some(found.atime), Some(found.mtime), found.mode & 0o7777, found.size);
+            assert_eq!(times, (atime, mtime, 0o666, size), "{name}");
+            assert!(found.ctime > THEN + 3600, "{name}");
+        }
+        mount.end().await.unwrap();
+    });
+    let _ = fs::remove_dir_all(&dir);
+}
+
+/// What a server is left with that dies: its folder at that time.
+fn image(from: &std::path::Path, to: &std::path::Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if path.is_dir() { image(&path, &to) } else { _ = fs::copy(&path, &to).unwrap() }
+    }
+}
+
+/// Its close is answered before its data are committed (C-261): they are repeated to a server that has lost
+/// them, and what waits for all changes waits for them.
+#[test]
+fn whole_file_that_a_crash_undoes_is_there_when_its_visit_has_settled() {
+    let (dir, left) = (fresh::path("file-undone"), fresh::path("file-undone-left"));
+    let (server, server_rpc) = serve(SEVENTH, &dir);
+    let (_node, rpc, mount) = begin("127.96.8.2", SEVENTH, Access::Change);
+    wait(async {
+        let root = mount.root_node().await.unwrap();
+        let names = ["a", "b", "c", "d"];
+        let mut files = Vec::new();
+        for (at, name) in names.iter().enumerate() {
+            let whole = Some(Whole { size: 9, atime: at as i64, mtime: at as i64 });
+            let create = Create { mode: 0o644, exclusive: true, whole, ..Create::default() };
+            files
+                .push(mount.create(&root, name.as_bytes(), OpenHow::WRITE, &create).await.unwrap());
+        }
+        mount.settle().await.unwrap();
+        // Each target has answered something: it is connected, and has this client on record.
+        assert!(mount.space().await.iter().all(|target| target.space.is_ok()));
+        image(&dir, &left);
+        for file in &files {
+            mount.write(file, 0, b"some data").await.unwrap();
+        }
+        for file in files {
+            mount.close(file).await.unwrap();
+        }
+        server_rpc.stop_targets().unwrap();
+        drop(server_rpc);
+        server.stop(Duration::from_secs(1)).blocking();
+        let (_server, _rpc) = serve(SEVENTH, &left);
+        mount.settle().await.unwrap();
+        assert!(rpc.client_stats().unwrap().replayed >= 8);
+        for (at, name) in names.iter().enumerate() {
+            let node = mount.find(format!("/{name}").as_bytes(), true).await.unwrap();
+            let file = mount.open_file(&node).await.unwrap();
+            assert_eq!(file.attributes().mtime, at as i64, "{name}");
+            let parts = mount.read(&file, 0, 99).await.unwrap();
+            assert!(parts.into_iter().flat_map(|part| part.bytes).eq(*b"some data"), "{name}");
+            mount.close(file).await.unwrap();
+        }
+        mount.end().await.unwrap();
+    });
+    for dir in [dir, left] {
+        let _ = fs::remove_dir_all(&dir);
+    }
 }

@@ -285,7 +285,7 @@ impl<C: Send + Sync> FileCache<C> {
         bytes: Vec<u8>,
     ) -> Result<(), VisitError> {
         let Spot::Object { object, .. } = run.at else {
-            return visitor.write_run(file, run, bytes).await;
+            return visitor.write_run(file, run, bytes, false).await;
         };
         let mdt = visitor.mdt_of(file.fid).await?;
         let (of, offset) = visitor.holder(file, mdt, run.at)?;

@@ -265,7 +265,7 @@ impl<W: Wire> Visitor<W> {
     }
 
     /// Writes bytes of a range that has objects ([`Visitor::prepare`]). They are committed when it has
-    /// ended.
+    /// ended, unless they are all of a file that was made as a [`Whole`](super::Whole).
     ///
     /// # Errors
     /// No space, a file that is not open for writing, bytes that are damaged on their way, no answer: a
@@ -283,7 +283,8 @@ impl<W: Wire> Visitor<W> {
         // A part of it may be there although the whole fails.
         file.wrote(0, false);
         let all = self.cut_up(bytes, offset, runs(layout, offset, len, ost::DATA_MAX.into()));
-        let write = |(run, bytes)| self.write_run(file, run, bytes);
+        let later = all.len() == 1 && file.is_whole(offset, len);
+        let write = |(run, bytes)| self.write_run(file, run, bytes, later);
         let mut written = join(all.into_iter().map(write), IN_FLIGHT).await;
         if self.breaks(Sabotage::ErrorLost) {
             written.clear();
@@ -324,6 +325,7 @@ impl<W: Wire> Visitor<W> {
         file: &OpenFile,
         run: Run,
         mut data: Vec<u8>,
+        later: bool,
     ) -> Result<(), VisitError> {
         let first = run.first();
         let mdt = self.mdt_of(file.fid).await?;
@@ -339,18 +341,18 @@ impl<W: Wire> Visitor<W> {
             let terms = self.data_terms(remote).await?;
             let most = terms.max as usize;
             let Some(here) = data.get(..most).filter(|here| here.len() < data.len()) else {
-                return self.store(file, remote, &object, at, data).await;
+                return self.store(file, remote, &object, at, data, later).await;
             };
             let mut part = self.wire.buffer(most);
             part.clear();
             part.extend_from_slice(here);
             data.drain(..most);
-            self.store(file, remote, &object, at, part).await?;
+            self.store(file, remote, &object, at, part, false).await?;
             at = at.saturating_add(most as u64);
         }
     }
 
-    /// One request's bytes to an object.
+    /// One request's bytes to an object; `later`: they may be answered before they are committed.
     async fn store(
         &self,
         file: &OpenFile,
@@ -358,10 +360,12 @@ impl<W: Wire> Visitor<W> {
         object: &ost::Object,
         at: u64,
         mut data: Vec<u8>,
+        later: bool,
     ) -> Result<(), VisitError> {
         let mut again = 0;
         loop {
-            let terms = self.data_terms(remote).await?;
+            let mut terms = self.data_terms(remote).await?;
+            terms.later = later;
             let (failed, back) =
                 match self.store_once(file, remote, object, at, data, &terms, again).await {
                     Ok(back) => {

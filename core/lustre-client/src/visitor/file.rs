@@ -18,11 +18,14 @@ use super::redirect::{Refusal, elsewhere};
 use super::remote::{Answer, Remote};
 use super::stripes::FileLayout;
 use super::walk::{FileKind, Node};
-use super::{LayoutError, Name, VisitError, Visitor, Wire};
+use super::{LayoutError, Name, VisitError, Visitor, Wire, ost};
 use crate::osc::Payer;
 
 /// Data was changed (C-123).
 pub(super) const DATA_MODIFIED: u32 = 0x200;
+/// How much newer a time of access must be for a close to bring it, in seconds, as servers are set by default
+/// (C-104). One with a longer step keeps no time of access more exactly than that.
+const ATIME_STEP: i64 = 60;
 /// How often a layout is asked for again that another client is changing.
 const MAKE_RETRIES: u32 = 5;
 
@@ -60,6 +63,43 @@ pub struct Create {
     pub exclusive: bool,
     /// Layout that it gets ([`Wish`](super::Wish)); empty for the one of its directory.
     pub layout: Vec<u8>,
+    /// All of it is known before.
+    pub whole: Option<Whole>,
+}
+
+/// A small file, all of which is known before it is made, and whose data go by one write: it is empty until
+/// that, and whole after it. If it is new, it has its permissions, without a mask, and its times from the
+/// start, its write is answered before it is committed, and the close says what is left. What a crash may
+/// undo of it is repeated, and [`Visitor::settle`] waits for it; the close does not.
+///
+/// A directory learns no new time from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Whole {
+    /// Bytes, at most [`WHOLE_MAX`].
+    pub size: u64,
+    /// Time of access, seconds since 1970.
+    pub atime: i64,
+    /// Time of the last change of data, seconds since 1970.
+    pub mtime: i64,
+}
+
+/// Most bytes of a [`Whole`]: they go inside of a request, so that it is kept with them until it is committed.
+pub const WHOLE_MAX: u64 = ost::INLINE_MAX as u64;
+
+impl Whole {
+    /// The time that a file has when it is made now, if those that it is to have can follow by a close: that
+    /// lets no time go back (C-104).
+    fn time(&self, now: i64) -> Option<i64> {
+        let first = self.atime.min(self.mtime);
+        (0..=now).contains(&first).then_some(first)
+    }
+
+    /// Whether a close at this time brings the times that are not the first one: it is to be newer than that.
+    fn follows(&self, now: i64) -> bool {
+        let first = self.atime.min(self.mtime);
+        let atime = self.atime == first || self.atime > first.saturating_add(ATIME_STEP);
+        atime && (self.mtime == first || now > first)
+    }
 }
 
 /// Size and blocks of a holder of data, as its last reply has said.
@@ -90,6 +130,10 @@ pub struct OpenFile {
     pub(super) said_losses: AtomicU64,
     /// The time of the last change of data that it will have.
     pub(super) mtime: Option<i64>,
+    /// It was made as this.
+    whole: Option<Whole>,
+    /// It has had the times and permissions of that from the start.
+    dated: bool,
     held: Vec<Held>,
 }
 
@@ -111,6 +155,25 @@ impl OpenFile {
         if self.created {
             self.mtime = Some(mtime);
         }
+    }
+
+    /// Whether a write of so many bytes brings all of it, so that a target may answer it before it is
+    /// committed: one that loses it has an empty file, which nothing takes for a whole one.
+    pub(super) fn is_whole(&self, offset: u64, len: u64) -> bool {
+        self.whole.is_some_and(|whole| offset == 0 && len == whole.size && len <= WHOLE_MAX)
+    }
+
+    /// Whether its making and its close at this time say all of these changes.
+    fn says(&self, changes: &Changes, now: i64) -> bool {
+        let Some(whole) = self.whole.filter(|_| self.dated) else { return false };
+        let (mode, atime, mtime) = (self.attributes.mode & 0o7777, whole.atime, whole.mtime);
+        let all = Changes {
+            mode: Some(mode),
+            atime: Some(atime),
+            mtime: Some(mtime),
+            ..Changes::default()
+        };
+        *changes == all && self.mtime == Some(mtime) && whole.follows(now)
     }
 
     /// Where it ends, as far as this client knows.
@@ -170,7 +233,9 @@ impl OpenFile {
     /// What a close says of the file: nothing if it was only read; else times, and size and blocks as
     /// a hint (C-103).
     fn closing(&self, record: SetattrRecord, now: i64) -> SetattrRecord {
-        if !self.changed.load(Ordering::Relaxed) {
+        let changed = self.changed.load(Ordering::Relaxed);
+        let whole = self.whole.filter(|_| self.dated && self.mtime.is_some());
+        if !changed && whole.is_none() {
             return record;
         }
         let blocks = self.held.iter().map(|held| held.blocks.load(Ordering::Relaxed));
@@ -179,7 +244,7 @@ impl OpenFile {
             | SetattrValid::LSIZE
             | SetattrValid::LBLOCKS;
         // What the file will have in the end is said by another request, which may overtake this one.
-        if self.mtime.is_none() {
+        if self.mtime.is_none() || whole.is_some() {
             valid |= SetattrValid::MODE
                 | SetattrValid::ATIME
                 | SetattrValid::MTIME
@@ -190,11 +255,11 @@ impl OpenFile {
             valid,
             size: self.size(),
             blocks: blocks.fold(0, u64::saturating_add),
-            mtime: now,
-            atime: self.attributes.atime,
+            mtime: whole.map_or(now, |whole| whole.mtime),
+            atime: whole.map_or(self.attributes.atime, |whole| whole.atime),
             ctime: now,
             mode: self.attributes.mode,
-            bias: DATA_MODIFIED,
+            bias: if changed { DATA_MODIFIED } else { 0 },
             ..record
         }
     }
@@ -413,11 +478,17 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<OpenFile, VisitError> {
         let parent = self.parent_of(dir, name)?;
         let (mut mdt, mut turn) = (self.mdt_of(parent.fid).await?, 0);
+        let now = self.wire.now();
+        let time = create.whole.and_then(|whole| whole.time(now));
+        let dated = time.is_some();
         let found = loop {
             // Each target takes FIDs of its own alone (C-84). It is connected then, and has said whether it
             // applies the mask.
             let fid = mdt.new_fid(&self.wire).await?;
-            let (mode, umask) = self.masked(mdt, create.mode).await;
+            let (mode, umask) = match dated {
+                true => (create.mode, 0),
+                false => self.masked(mdt, create.mode).await,
+            };
             let Create { exclusive, ref layout, .. } = *create;
             let new = NewFile { name, fid, mode, umask, exclusive, layout };
             let open = intent::Open {
@@ -428,7 +499,7 @@ impl<W: Wire> Visitor<W> {
                 opened: Opened::New(&new),
                 flags: how.flags(),
                 cookie: self.cookie(),
-                now: self.wire.now(),
+                now: time.unwrap_or(now),
             };
             match self.open_at(mdt, open, name).await {
                 Ok(found) => break found,
@@ -437,7 +508,11 @@ impl<W: Wire> Visitor<W> {
             turn += 1;
         };
         if found.disposition.contains(Disposition::OPENED) {
-            return self.opened(found, how).await;
+            let mut file = self.opened(found, how).await?;
+            if let Some(whole) = create.whole.filter(|_| file.created) {
+                (file.whole, file.dated, file.mtime) = (Some(whole), dated, Some(whole.mtime));
+            }
+            return Ok(file);
         }
         // It exists, on another target (C-84).
         let node = self.lookup(dir, name, name).await?;
@@ -485,6 +560,8 @@ impl<W: Wire> Visitor<W> {
             changed: AtomicBool::new(false),
             said_losses: AtomicU64::new(found.said_losses),
             mtime: None,
+            whole: None,
+            dated: false,
             held: Vec::new(),
         };
         match layout {
@@ -594,6 +671,9 @@ impl<W: Wire> Visitor<W> {
         file: OpenFile,
         changes: &Changes,
     ) -> Result<(), VisitError> {
+        if file.says(changes, self.wire.now()) {
+            return self.close_ref(&file).await;
+        }
         let Attributes { fid, mode, gid, .. } = file.attributes;
         let name = file.fid.to_string().into_bytes();
         // Its objects know the time from each write. Those without data have 0, which is the latest of all

@@ -79,7 +79,7 @@ pub use data::Part;
 pub use defaults::DirStripes;
 pub use dirs::{DirHash, DirWish};
 pub use error::VisitError;
-pub use file::{Create, OpenFile, OpenHow};
+pub use file::{Create, OpenFile, OpenHow, WHOLE_MAX, Whole};
 pub use join::join;
 pub use listing::{Listing, ListingError, Name};
 pub use lustre_wire::ost::Statfs;

@@ -93,6 +93,13 @@ impl Opens {
         }
     }
 
+    /// A call that ends an open is about to begin: it names the handle that the file has now.
+    pub fn end(&self, import: ImportId, open: CallId, buffers: &mut [Vec<u8>]) {
+        if let (Some(handle), Some(epoch)) = (self.handle(import, open), buffers.first_mut()) {
+            *epoch = Epoch { handle }.to_bytes(LITTLE);
+        }
+    }
+
     /// A call that ends an open has begun, with these buffers.
     pub fn closing(
         &mut self,

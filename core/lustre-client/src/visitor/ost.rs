@@ -51,6 +51,9 @@ pub(super) struct Terms {
     inline: bool,
     /// The caller may use space that is kept for administrators (C-205).
     pub(super) privileged: bool,
+    /// What is written inside of a message may be answered before it is committed, as it is repeated to a
+    /// target that has lost it.
+    pub(super) later: bool,
 }
 
 impl Terms {
@@ -66,6 +69,7 @@ impl Terms {
             checksum: sums.into_iter().find(known).filter(|_| has(ConnectFlags::CKSUM)),
             inline: has(ConnectFlags::SHORTIO),
             privileged: false,
+            later: false,
         }
     }
 
@@ -193,7 +197,9 @@ fn data(
 ) -> Call {
     body.flags.set(ObdoFlags::SHORT_IO, terms.inlines(len));
     let ioobj = IoObj { id: body.id, max_brw: terms.max_brw(len), count: 1 };
-    let mut flags = flags | NiobufFlags::SYNC | NiobufFlags::NOCACHE | NiobufFlags::SRVLOCK;
+    let commit =
+        if terms.later && terms.inlines(len) { NiobufFlags::ASYNC } else { NiobufFlags::SYNC };
+    let mut flags = flags | commit | NiobufFlags::NOCACHE | NiobufFlags::SRVLOCK;
     flags.set(NiobufFlags::SYS_RESOURCE, terms.privileged);
     let range = Niobuf { offset, len, flags };
     let buffers = vec![
@@ -222,7 +228,7 @@ pub(super) fn read(id: ObjectId, range: (u64, u32), terms: &Terms, again: bool) 
 }
 
 /// Writes to an object. The data is committed before the reply, so that nothing is to be kept for a
-/// crash of the server (C-231); without a promise of space, as no promise is kept by a visitor either
+/// crash of the server (C-231), unless the terms say that it is kept; without a promise of space, as no promise is kept by a visitor either
 /// (C-212). `sum` is the checksum of the kind that the terms name; times are of the last change of data,
 /// and of now.
 pub(super) fn write(
@@ -244,5 +250,7 @@ pub(super) fn write(
     }
     let mut call = data(Opcode::OST_WRITE, body, terms, range, NiobufFlags::WRITE);
     call.reply_lens = vec![Obdo::LEN as u32, 4];
+    // An eviction counts it, also by a target to which nothing is repeated.
+    call.retains_bulk = terms.later && terms.inlines(range.1);
     call
 }

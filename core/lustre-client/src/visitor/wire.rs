@@ -118,7 +118,9 @@ pub trait Wire: Sync {
     }
 
     /// The handle of an open file: of this one, or of its repetition (C-257). `None`: it is the first
-    /// one.
+    /// one, or the host sees to it that a call which ends an open names the present one ([`Opens::end`]).
+    ///
+    /// [`Opens::end`]: super::Opens::end
     fn handle(&self, link: &Self::Link, open: CallId) -> impl Future<Output = Option<u64>> + Send;
 
     /// What the target has granted; nothing before it has answered a call.

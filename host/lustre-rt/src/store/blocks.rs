@@ -1,7 +1,9 @@
 //! The file of blocks: data of all names, in blocks that are written once, each with its checksum.
 //! A block that is written again goes to another slot; its old slot is free when that is committed.
+//! Short ones stay in memory until the commit that they are part of writes them, many at a time: so
+//! they wait for no disk, and those that are gone by then are never written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -9,12 +11,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lustre_target::store::StoreError;
+use rustix::io::ReadWriteFlags;
 
 use super::io_error;
 use super::room::Patience;
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = 64 << 10;
+/// Bytes of a block that stays in memory until it is committed, at most.
+pub(super) const SHORT: usize = 16 << 10;
+
+/// Short blocks, by their slots.
+pub(super) type Shorts = BTreeMap<u64, Vec<u8>>;
 
 /// Where a block lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +35,14 @@ pub(super) struct Block {
     pub(super) crc: u32,
 }
 
+impl Block {
+    /// Bytes of memory that it takes until it is committed.
+    pub(super) const fn held(&self) -> usize {
+        let len = self.len as usize;
+        if len <= SHORT { len } else { 0 }
+    }
+}
+
 /// The file, and which of its slots are free.
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -35,6 +51,10 @@ pub(super) struct Blocks {
     free: BTreeSet<u64>,
     /// The first slot behind all that are in use or free.
     end: u64,
+    /// Short blocks that were written.
+    shorts: Shorts,
+    /// Those that are on their way to be committed.
+    leaving: Arc<Shorts>,
     /// Whether writes wait for room.
     patience: Option<Patience>,
 }
@@ -62,12 +82,41 @@ impl Blocks {
         let free = (0..end).filter(|slot| !taken.contains(slot)).collect();
         // What stands behind is what a crash left.
         file.set_len(need).map_err(|e| e.to_string())?;
-        Ok(Self { path: path.to_owned(), file: Arc::new(file), free, end, patience: None })
+        let (path, file) = (path.to_owned(), Arc::new(file));
+        let (shorts, leaving) = (Shorts::new(), Arc::default());
+        Ok(Self { path, file, free, end, shorts, leaving, patience: None })
     }
 
-    /// The file, for another thread to sync.
-    pub(super) fn file(&self) -> (PathBuf, Arc<File>) {
-        (self.path.clone(), Arc::clone(&self.file))
+    /// The file, for another thread to sync, and the short blocks that it writes before.
+    pub(super) fn leave(&mut self) -> (PathBuf, Arc<File>, Arc<Shorts>) {
+        self.leaving = Arc::new(core::mem::take(&mut self.shorts));
+        (self.path.clone(), Arc::clone(&self.file), Arc::clone(&self.leaving))
+    }
+
+    /// What was on its way is in the file.
+    pub(super) fn left(&mut self) {
+        self.leaving = Arc::default();
+    }
+
+    /// Whether a block is in memory.
+    pub(super) fn is_here(&self, block: Block) -> bool {
+        self.short(block).is_some()
+    }
+
+    /// Whether the system has a short block in memory, if the store has not: then a read does not wait for
+    /// the disk. Some storage does not say.
+    pub(super) fn is_cached(&self, block: Block) -> bool {
+        let (mut bytes, flags) = ([0; SHORT], ReadWriteFlags::NOWAIT);
+        let Some(room) = bytes.get_mut(..block.held()).filter(|room| !room.is_empty()) else {
+            return false;
+        };
+        let (at, len) = (block.slot.saturating_mul(BLOCK), room.len());
+        let read = rustix::io::preadv2(&self.file, &mut [io::IoSliceMut::new(room)], at, flags);
+        read == Ok(len)
+    }
+
+    fn short(&self, block: Block) -> Option<&Vec<u8>> {
+        self.shorts.get(&block.slot).or_else(|| self.leaving.get(&block.slot))
     }
 
     /// Whether writes wait for room from now on.
@@ -88,7 +137,10 @@ impl Blocks {
 
     /// These slots can be used again.
     pub(super) fn free(&mut self, slots: impl IntoIterator<Item = u64>) {
-        self.free.extend(slots);
+        for slot in slots {
+            self.shorts.remove(&slot);
+            self.free.insert(slot);
+        }
     }
 
     fn slot(&mut self) -> u64 {
@@ -108,6 +160,12 @@ impl Blocks {
         for part in bytes.chunks(BLOCK as usize) {
             let len = u32::try_from(part.len()).unwrap_or(u32::MAX);
             written.push(Block { slot: self.slot(), len, crc: crc32fast::hash(part) });
+        }
+        if let [short] = *written
+            && short.held() > 0
+        {
+            self.shorts.insert(short.slot, bytes.to_vec());
+            return Ok(written);
         }
         let mut rest = bytes;
         for row in written.chunk_by(|one, next| one.slot + 1 == next.slot) {
@@ -144,7 +202,11 @@ impl Blocks {
             let what = format!("{} slot {}", self.path.display(), block.slot);
             StoreError::Damaged { what, why: why.to_owned() }
         };
-        match self.file.read_exact_at(bytes, block.slot.saturating_mul(BLOCK)) {
+        let mut read = || match self.short(block) {
+            Some(short) => io::Read::read_exact(&mut short.as_slice(), bytes),
+            None => self.file.read_exact_at(bytes, block.slot.saturating_mul(BLOCK)),
+        };
+        match read() {
             Ok(()) => {}
             Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => {
                 return Err(damaged("the file ends before it"));

@@ -2,20 +2,26 @@
 //! of the store while it works, so that another thread can do it.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use lustre_target::store::StoreError;
 use redb::Database;
 
+use super::blocks::{BLOCK, Shorts};
 use super::layer::Layer;
+use super::room::Patience;
 use super::{BLOCKS, RECORDS, db_error, io_error};
 
 /// Changes on their way to be committed.
 #[derive(Clone)]
 pub(super) struct Batch {
     pub(super) db: Arc<Database>,
-    pub(super) blocks: (PathBuf, Arc<File>),
+    /// The file of blocks, and what is to be written to it.
+    pub(super) blocks: (PathBuf, Arc<File>, Arc<Shorts>),
+    /// What was applied can't be refused: it waits for room.
+    pub(super) patience: Patience,
     pub(super) layer: Arc<Layer>,
     /// The last transaction in it.
     pub(super) last: u64,
@@ -36,7 +42,11 @@ impl Batch {
     /// # Errors
     /// The system's, or the database's: nothing of it may count as committed.
     pub(super) fn commit(&self) -> Result<Committed, StoreError> {
-        let Self { db, blocks: (path, file), layer, last } = self;
+        let Self { db, blocks: (path, file, shorts), patience, layer, last } = self;
+        for (slot, bytes) in shorts.iter() {
+            let write = || file.write_all_at(bytes, slot.saturating_mul(BLOCK));
+            patience.with_room(write).map_err(|why| io_error(path, &why))?;
+        }
         if !layer.blocks.is_empty() {
             file.sync_data().map_err(|why| io_error(path, &why))?;
         }

@@ -17,7 +17,7 @@ use redb::Database;
 
 use crate::spare::Spare;
 
-use super::blocks::{BLOCK, Block, Blocks};
+use super::blocks::{BLOCK, Block, Blocks, SHORT};
 use super::commit::{Batch, Committed};
 use super::layer::{Layer, Layers, Place, Snapshot};
 use super::room::{Patience, Roomy};
@@ -277,7 +277,13 @@ impl Disk {
         }
         let layer = Arc::new(core::mem::take(&mut self.layers.upper));
         self.layers.lower = Some(Arc::clone(&layer));
-        Some(Batch { db: Arc::clone(&self.db), blocks: self.blocks.file(), layer, last: self.last })
+        Some(Batch {
+            db: Arc::clone(&self.db),
+            blocks: self.blocks.leave(),
+            patience: self.patience(),
+            layer,
+            last: self.last,
+        })
     }
 
     /// A batch is committed, or is not: the store is out of service then.
@@ -285,6 +291,7 @@ impl Disk {
         let settled = result.and_then(|done| {
             self.layers.floor = Snapshot::of(&self.db).map_err(db_error)?;
             self.layers.lower = None;
+            self.blocks.left();
             Ok(done)
         });
         match settled {
@@ -518,13 +525,38 @@ impl Disk {
         }
         match &ready.order {
             StoreOrder::Apply(txn) => {
-                let record = |change| matches!(change, &Change::Put(..) | &Change::Delete(..));
-                txn.changes.len() <= FEW && txn.changes.iter().all(record)
+                let has = |change| self.has_change_at_hand(change);
+                txn.changes.len() <= FEW && txn.changes.iter().all(has)
             }
             StoreOrder::Read { from: Source::Record(..), .. } => self.cached,
+            StoreOrder::Read { from: Source::Data { data, offset, into }, .. } => {
+                let block = self.short_place((*data, *offset), iovec_len(into));
+                let here = |block| self.blocks.is_here(block) || self.blocks.is_cached(block);
+                block.is_some_and(|block| block.is_none_or(here))
+            }
             StoreOrder::Checksum { .. } | StoreOrder::Space { .. } => true,
-            StoreOrder::Read { .. } | StoreOrder::Sync { .. } | StoreOrder::List { .. } => false,
+            StoreOrder::Sync { .. } | StoreOrder::List { .. } => false,
         }
+    }
+
+    /// Whether a change touches memory alone: a write of a short block that is new, or in memory itself.
+    fn has_change_at_hand(&self, change: &Change) -> bool {
+        match change {
+            Change::Put(..) | Change::Delete(..) => true,
+            Change::Write { data, offset, bytes } => {
+                let block = self.short_place((*data, *offset), iovec_len(bytes));
+                let short = |block: Block| block.held() > 0 && self.blocks.is_here(block);
+                block.is_some_and(|block| block.is_none_or(short))
+            }
+            Change::Cut { .. } => false,
+        }
+    }
+
+    /// The block of so many bytes of data from an offset on, if there is one, where that is known without a
+    /// look at the disk and they are in the front of it.
+    fn short_place(&self, (data, offset): (DataId, u64), len: u64) -> Option<Option<Block>> {
+        let short = self.cached && (offset % BLOCK).saturating_add(len) <= SHORT as u64;
+        short.then(|| self.place((data.0, offset / BLOCK)).ok())?
     }
 
     /// Carries out an order, and looks for room anew if it needs some.
@@ -744,6 +776,59 @@ mod tests {
         disk.room = Some((Instant::now() - RECENT, 1 << 40, 0));
         assert_eq!(at_hand(&disk), [false, false, true]);
         drop(disk);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn short_block_is_in_memory_until_it_is_committed() {
+        let dir = fresh::path("store-disk-short");
+        fs::create_dir_all(&dir).unwrap();
+        let config = DiskConfig { reserve: 0, ..DiskConfig::new(&dir) };
+        let mut disk = Disk::open(config.clone()).unwrap();
+        let slate = Slate(vec![7; SHORT + 1]);
+        let len = || fs::metadata(dir.join("blocks")).unwrap().len();
+        let write = |id, data, len: usize| {
+            let bytes = [Span { region: RegionId(0), offset: 0, len: len as u32 }];
+            let bytes = bytes.into_iter().collect();
+            let changes = vec![Change::Write { data: DataId(data), offset: 0, bytes }];
+            let txn = Txn { id, changes, must: true };
+            Ready::of(StoreOrder::Apply(txn), &slate, &Spare::default())
+        };
+        let at_hand = |disk: &Disk, data, len| disk.has_at_hand(&write(9, data, len));
+        assert!(at_hand(&disk, 1, SHORT) && !at_hand(&disk, 1, SHORT + 1));
+        disk.execute_at_once(write(1, 1, 100));
+        disk.execute_at_once(write(2, 2, 100));
+        assert_eq!((len(), disk.block(DataId(1), 0).unwrap()), (0, vec![7; 100]));
+        // What is written again has never been in the file.
+        assert!(at_hand(&disk, 1, 200));
+        disk.execute_at_once(write(3, 1, 200));
+        let batch = disk.freeze().unwrap();
+        assert_eq!((len(), disk.block(DataId(1), 0).unwrap()), (0, vec![7; 200]));
+        assert!(at_hand(&disk, 1, 300), "it is on its way");
+        disk.execute_at_once(write(4, 2, 50));
+        let done = batch.commit();
+        assert!(len() > 0);
+        drop(batch);
+        disk.settle(done);
+        assert_eq!(disk.block(DataId(1), 0).unwrap(), vec![7; 200]);
+        assert!(!at_hand(&disk, 1, 300), "it is in the file");
+        let read = |data, len| {
+            let into = [Span { region: RegionId(0), offset: 0, len }].into_iter().collect();
+            let from = Source::Data { data: DataId(data), offset: 0, into };
+            Ready::of(StoreOrder::Read { token: 1, from }, &slate, &Spare::default())
+        };
+        let reads = [read(2, 50), read(3, SHORT as u32), read(3, SHORT as u32 + 1)];
+        assert_eq!(reads.map(|read| disk.has_at_hand(&read)), [true, true, false]);
+        // The system has it in memory, if its file system says so.
+        let block = disk.place((1, 0)).unwrap().unwrap();
+        assert_eq!(disk.has_at_hand(&read(1, 200)), disk.blocks.is_cached(block));
+        // The other one is in memory again.
+        assert!(at_hand(&disk, 2, 300));
+        disk.commit().unwrap();
+        drop(disk);
+        let disk = Disk::open(config).unwrap();
+        assert_eq!(disk.block(DataId(1), 0).unwrap(), vec![7; 200]);
+        assert_eq!(disk.block(DataId(2), 0).unwrap(), vec![7; 100]);
         fs::remove_dir_all(dir).unwrap();
     }
 }

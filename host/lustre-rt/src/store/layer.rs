@@ -88,7 +88,7 @@ impl Layer {
 
     /// A block was written; the slot of an earlier one of this layer is free.
     pub(super) fn write(&mut self, place: Place, block: Block) -> Option<u64> {
-        self.bytes += CHANGE;
+        self.bytes += CHANGE + block.held();
         self.blocks.insert(place, block).map(|old| old.slot)
     }
 

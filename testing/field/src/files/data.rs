@@ -106,7 +106,7 @@ impl Writer<'_> {
             Wish { count: Some(stripes.cast_signed()), size: Some(STRIPE), ..Wish::default() };
         // The numbers are such as a wish takes.
         let layout = wish.bytes().unwrap_or_default();
-        let create = Create { mode: 0o644, exclusive: false, layout };
+        let create = Create { mode: 0o644, exclusive: false, layout, ..Create::default() };
         let opened = score.timed(self.mount.create(self.dir, name.as_bytes(), how, &create)).await;
         let mut file = match opened {
             Ok(file) => file,

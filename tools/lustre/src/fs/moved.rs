@@ -177,7 +177,7 @@ impl Mover<'_> {
     async fn file(&self, node: &Node, before: &Attributes, dir: &Node, name: &[u8]) -> Result<()> {
         let source = self.mount.open_file(node).await?;
         let copied = async {
-            let create = Create { mode: 0o600, exclusive: true, layout: Vec::new() };
+            let create = Create { mode: 0o600, exclusive: true, ..Create::default() };
             let mut copy = self.mount.create(dir, name, OpenHow::WRITE, &create).await?;
             let written = self.data(&source, &mut copy, before.size).await;
             let closed = self.mount.close(copy).await;

@@ -205,7 +205,12 @@ async fn set_one(at: &At<'_>, layout: &[u8], delete: bool) -> Result<bool> {
         Err(_) => {
             let (dir, name) = super::parent(mount, &place.path).await?;
             let how = OpenHow { write: true, ..OpenHow::default() };
-            let create = Create { mode: 0o666, exclusive: true, layout: layout.to_vec() };
+            let create = Create {
+                mode: 0o666,
+                exclusive: true,
+                layout: layout.to_vec(),
+                ..Create::default()
+            };
             let file = mount.create(&dir, &name, how, &create).await?;
             mount.close(file).await?;
             Ok(true)

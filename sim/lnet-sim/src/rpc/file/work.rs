@@ -99,7 +99,8 @@ impl<W: CacheWire> Desk<'_, W> {
         exclusive: bool,
     ) -> Result<OpenFile, VisitError> {
         let (dir, name) = self.parent(path).await?;
-        let create = Create { mode: FILE_MODE, exclusive, layout: self.layout() };
+        let create =
+            Create { mode: FILE_MODE, exclusive, layout: self.layout(), ..Create::default() };
         self.visitor.create(&dir, &name, how, &create).await
     }
 

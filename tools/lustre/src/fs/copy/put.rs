@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use lustre_rt::CallError;
 use lustre_rt::visitor::{
-    Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, VisitError, join,
+    Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, VisitError, WHOLE_MAX, Whole, join,
 };
 
 use super::local::data_of;
@@ -32,6 +32,8 @@ struct Source {
     meta: Metadata,
     /// Where the copy is to be, to be shown.
     to: Label,
+    /// It is in a directory that is copied with it, and gets its times in the end.
+    within: bool,
 }
 
 impl Source {
@@ -55,16 +57,23 @@ impl Copy<'_> {
     /// Copies, and waits until what was copied is committed.
     pub(super) async fn put_all(&self, from: &[PathBuf], to: &Place) -> Result<()> {
         let put = self.put(from, to).await;
-        if let Err(e) = self.mount.settle().await {
-            self.note_loss(&e);
-        }
+        self.settle().await;
         put
+    }
+
+    /// Waits until what was copied so far is committed.
+    async fn settle(&self) {
+        let mark = self.tally.mark();
+        match self.mount.settle().await {
+            Ok(()) => self.tally.settled(mark),
+            Err(e) => self.note_loss(&e),
+        }
     }
 
     /// What was copied last may be lost: it is named. Other failures meet the end of the visit again.
     fn note_loss(&self, e: &VisitError) {
-        if let VisitError::ChangesLost { count, .. } = e {
-            self.tally.lost(*count, e);
+        if matches!(e, VisitError::ChangesLost { .. }) {
+            self.tally.lost(e);
         }
     }
 
@@ -82,7 +91,7 @@ impl Copy<'_> {
             let kind = if meta.is_dir() { FileKind::Dir } else { FileKind::File };
             match goal.of(self.mount, &called(path), kind).await {
                 Ok(Spot { dir, name, path: to }) => {
-                    let source = Source { path: real, name, meta, to };
+                    let source = Source { path: real, name, meta, to, within: false };
                     self.put_any(source, &dir, &links).await?;
                 }
                 Err(e) => {
@@ -136,10 +145,13 @@ impl Copy<'_> {
         };
         match done {
             Ok(()) => {
-                self.tally.finished(source.label());
+                self.tally.finished(source.label(), source.meta.size());
                 // Of what was finished before an eviction something may be lost, of what follows nothing.
                 if let Err(e) = self.mount.check_losses() {
                     self.note_loss(&e);
+                }
+                if self.tally.is_due() {
+                    self.settle().await;
                 }
                 Ok(())
             }
@@ -151,7 +163,7 @@ impl Copy<'_> {
     }
 
     async fn put_dir(&self, source: &Source, dir: &Node, links: &Links) -> Result<()> {
-        let Source { path, name, meta, to } = source;
+        let Source { path, name, meta, to, .. } = source;
         let node = match self.mount.child(dir, name).await {
             Ok(node) if node.kind() == FileKind::Dir => node,
             Ok(_) => bail!("expected a directory of this name in the destination"),
@@ -176,7 +188,7 @@ impl Copy<'_> {
                 }
             };
             let to = to.join(&name);
-            let source = Source { path, name, meta, to };
+            let source = Source { path, name, meta, to, within: true };
             let is_small = !source.meta.is_dir() && source.meta.size() <= SMALL;
             // Files with several names go one by one, so that the first is there for the others.
             if is_small && source.meta.nlink() == 1 {
@@ -336,12 +348,17 @@ impl Copy<'_> {
             return Ok(());
         }
         let how = OpenHow { read: self.verify, write: true, truncate: true };
-        let create =
-            Create { mode: meta.mode() & 0o7777, exclusive: false, layout: self.layout.clone() };
+        let parts = data_of(&file, meta.size());
+        let create = Create {
+            mode: meta.mode() & 0o7777,
+            exclusive: false,
+            layout: self.layout.clone(),
+            whole: self.whole(source.within, meta, &parts),
+        };
         let mut copy = self.mount.create(dir, name, how, &create).await?;
         let made = copy.created();
         copy.keep_mtime(meta.mtime());
-        let mut filled = self.fill(&file, meta.size(), &mut copy).await;
+        let mut filled = self.fill(&file, meta.size(), &parts, &mut copy).await;
         if filled.is_ok() {
             filled = unchanged(&file, meta);
         }
@@ -375,9 +392,29 @@ impl Copy<'_> {
         Ok(bytes)
     }
 
-    async fn fill(&self, file: &File, size: u64, copy: &mut OpenFile) -> Result<()> {
-        let parts = data_of(file, size);
-        for (start, end) in &parts {
+    /// What a copy is, if it can be made in one go: without owners, which are given to a file that is there,
+    /// and without holes, so that one write brings all of it.
+    fn whole(&self, within: bool, meta: &Metadata, parts: &[(u64, u64)]) -> Option<Whole> {
+        let (size, atime, mtime) = (meta.size(), meta.atime(), meta.mtime());
+        let dense = match parts {
+            [] => size == 0,
+            [part] => *part == (0, size),
+            _ => false,
+        };
+        // A program that runs as its owner is none before it is whole.
+        let plain = meta.mode() & 0o6000 == 0;
+        let whole = within && dense && plain && size <= WHOLE_MAX && !self.preserve;
+        whole.then_some(Whole { size, atime, mtime })
+    }
+
+    async fn fill(
+        &self,
+        file: &File,
+        size: u64,
+        parts: &[(u64, u64)],
+        copy: &mut OpenFile,
+    ) -> Result<()> {
+        for (start, end) in parts {
             self.mount.prepare(copy, *start, *end).await?;
         }
         let to = &*copy;

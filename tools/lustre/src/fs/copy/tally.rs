@@ -4,13 +4,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Display;
 
+use lustre_rt::visitor::WHOLE_MAX;
 use serde_json::{Value, json};
 
 use crate::fs::label::Label;
 use crate::fs::{Status, progress};
 
-/// Copies that are remembered until they are committed, as far as that is known: those of some seconds.
-const RECENT_MAX: usize = 4096;
+/// So many copies, and so many bytes of them, are waited for when they are there: until they are committed
+/// those that are small are kept in memory, and all are remembered, as they may be lost.
+const DUE: (u64, u64) = (2048, 8 << 20);
+/// Copies that are remembered, where commits fail.
+const RECENT_MAX: usize = 16 << 10;
 
 /// Counts so many more.
 fn count(what: &Cell<u64>, more: u64) {
@@ -29,8 +33,12 @@ pub(super) struct Tally {
     /// Attributes that were not kept, with their reasons, and how often that was.
     not_kept: RefCell<BTreeSet<(String, String)>>,
     not_kept_count: Cell<u64>,
-    /// The last copies, the newest at the end.
+    /// The last copies, the newest at the end: those of which it is not known that they are committed.
     recent: RefCell<VecDeque<Label>>,
+    /// How many there were before the first of them.
+    before: Cell<u64>,
+    /// Copies, and their bytes, since a commit was waited for last.
+    since: Cell<(u64, u64)>,
     /// A server has evicted this client while a file was written.
     evicted: Cell<bool>,
 }
@@ -77,25 +85,49 @@ impl Tally {
         self.evicted.set(true);
     }
 
-    /// A copy is there, as far as the server has said.
-    pub(super) fn finished(&self, path: Label) {
+    /// A copy of so many bytes is there, as far as the server has said.
+    pub(super) fn finished(&self, path: Label, bytes: u64) {
         let mut recent = self.recent.borrow_mut();
         if recent.len() == RECENT_MAX {
             recent.pop_front();
+            count(&self.before, 1);
         }
         recent.push_back(path);
+        let (copies, all) = self.since.get();
+        // More of a large file is not kept until it is committed.
+        self.since.set((copies.saturating_add(1), all.saturating_add(bytes.min(WHOLE_MAX))));
     }
 
-    /// A server has evicted this client, and may have lost the last so many changes: no more copies than
-    /// that, the last ones, which are named.
-    pub(super) fn lost(&self, changes: u64, why: &dyn Display) {
+    /// Whether a commit is to be waited for.
+    pub(super) fn is_due(&self) -> bool {
+        let (copies, bytes) = self.since.get();
+        copies >= DUE.0 || bytes >= DUE.1
+    }
+
+    /// A commit is waited for from now on. The mark says which copies it is of.
+    pub(super) fn mark(&self) -> u64 {
+        self.since.set((0, 0));
+        self.before.get().saturating_add(self.recent.borrow().len() as u64)
+    }
+
+    /// The copies before a mark are committed.
+    pub(super) fn settled(&self, mark: u64) {
+        let mut recent = self.recent.borrow_mut();
+        while self.before.get() < mark && recent.pop_front().is_some() {
+            count(&self.before, 1);
+        }
+    }
+
+    /// A server has evicted this client, and may have lost something of the copies that were not known to be
+    /// committed. They are named: which changes it has lost, it does not say.
+    pub(super) fn lost(&self, why: &dyn Display) {
         self.evicted.set(true);
         let recent = self.recent.take();
-        let first = recent.len().saturating_sub(usize::try_from(changes).unwrap_or(usize::MAX));
+        count(&self.before, recent.len() as u64);
         if recent.is_empty() {
             eprintln!("ulnet lustre: {why}");
         }
-        for path in recent.iter().skip(first) {
+        for path in &recent {
             self.failed(path, why);
         }
     }
@@ -126,21 +158,51 @@ impl Tally {
 mod tests {
     use super::*;
 
+    fn finish(tally: &Tally, copies: core::ops::Range<u64>) {
+        copies.for_each(|n| tally.finished(Label::new(format!("f{n}")), 1));
+    }
+
+    fn named(tally: &Tally) -> Vec<String> {
+        let failed = tally.failed.take();
+        failed.into_iter().map(|(path, _)| path.to_string()).collect()
+    }
+
     #[test]
-    fn eviction_names_as_many_of_the_last_copies_as_changes_are_lost() {
+    fn eviction_names_the_copies_that_are_not_known_to_be_committed() {
         let tally = Tally::default();
-        for n in 0..RECENT_MAX + 3 {
-            tally.finished(Label::new(format!("f{n}")));
+        finish(&tally, 0..3);
+        let mark = tally.mark();
+        finish(&tally, 3..5);
+        assert_eq!(tally.status(), Status::Whole);
+        tally.settled(mark);
+        tally.lost(&"evicted");
+        assert_eq!(
+            (named(&tally), tally.status()),
+            (vec!["f3".into(), "f4".into()], Status::Evicted)
+        );
+        // A commit that was waited for before that is not of what came after it.
+        let mark = tally.mark();
+        finish(&tally, 5..6);
+        tally.settled(mark);
+        tally.lost(&"evicted");
+        assert_eq!(named(&tally), ["f5"]);
+        let last = RECENT_MAX as u64 + 9;
+        finish(&tally, 6..last);
+        tally.settled(tally.mark() - 1);
+        tally.lost(&"evicted");
+        assert_eq!(named(&tally), [format!("f{}", last - 1)]);
+    }
+
+    #[test]
+    fn a_commit_is_waited_for_after_some_copies_or_bytes() {
+        let tally = Tally::default();
+        for (copies, bytes) in [(DUE.0, 1), (DUE.1.div_ceil(WHOLE_MAX), u64::MAX)] {
+            for n in 0..copies {
+                assert!(!tally.is_due(), "{n}");
+                tally.finished(Label::new("f"), bytes);
+            }
+            assert!(tally.is_due(), "{copies}");
+            tally.mark();
         }
-        assert_eq!((tally.recent.borrow().len(), tally.status()), (RECENT_MAX, Status::Whole));
-        tally.lost(2, &"evicted");
-        let failed = tally.json()["failed"].clone();
-        let named = |n: usize| json!({ "path": format!("f{n}"), "error": "evicted" });
-        assert_eq!(failed, json!([named(RECENT_MAX + 1), named(RECENT_MAX + 2)]));
-        assert_eq!(tally.status(), Status::Evicted);
-        // What was committed since is no matter of the next eviction.
-        tally.finished(Label::new("last"));
-        tally.lost(9, &"evicted");
-        assert_eq!(tally.json()["failed"].as_array().map(Vec::len), Some(3));
     }
 }
