@@ -4,7 +4,13 @@
 
 use lnet_types::{IoVec, MdId, Span};
 
-use super::{MARK, UpperId};
+/// Marks user words of descriptors that belong to an upper. Hosts give no other descriptor a user
+/// word that has it.
+pub const MARK: u64 = 1 << 61;
+
+/// The name of an upper among those of its node. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UpperId(pub(super) u8);
 
 /// Where the turn of a place stands in its name, behind its number.
 const TURN_SHIFT: u32 = 32;
@@ -19,7 +25,7 @@ pub(super) struct Descriptor {
     pub(super) md: MdId,
     pub(super) user: u64,
     pub(super) iov: IoVec,
-    /// It stands on blocks of [`Below::alloc`](super::Below::alloc), which go with it.
+    /// It stands on blocks of `Below::alloc`, which go with it.
     pub(super) blocks: bool,
     /// Its upper hears of failures alone.
     pub(super) quiet: bool,

@@ -30,9 +30,7 @@ use crate::{
 use held::{Descriptor, Held, Name};
 use slabs::Slabs;
 
-/// Marks user words of descriptors that belong to an upper. Hosts give no other descriptor a user
-/// word that has it.
-pub const MARK: u64 = 1 << 61;
+pub use held::{MARK, UpperId};
 
 /// The most uppers that one node has in its life.
 pub const UPPERS_MAX: usize = 256;
@@ -68,10 +66,6 @@ pub trait Arena: Memory {
     /// It does no longer.
     fn release(&mut self, spans: &[Span]);
 }
-
-/// The name of an upper among those of its node. Never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UpperId(u8);
 
 struct Slot {
     upper: Box<dyn Upper>,
@@ -114,7 +108,7 @@ pub struct Below<'a> {
     arena: &'a mut dyn Arena,
     shared: &'a mut Shared,
     /// The descriptor whose event is being delivered.
-    told: Option<Name>,
+    event_of: Option<Name>,
 }
 
 /// Why a descriptor of an upper was not made.
@@ -304,8 +298,8 @@ impl Below<'_> {
     /// Where the bytes of the message lie whose event is being delivered: the part of its descriptor that
     /// it used. Nothing for any other event.
     pub fn payload(&self, event: &Event) -> IoVec {
-        let told = self.told.and_then(|name| self.shared.held.get(name));
-        told.filter(|held| held.md == event.md)
+        let held = self.event_of.and_then(|name| self.shared.held.get(name));
+        held.filter(|held| held.md == event.md)
             .map(|held| iovec_slice(&held.iov, event.offset, event.mlength.into()))
             .unwrap_or_default()
     }
@@ -401,7 +395,7 @@ impl Uppers {
         let upper: &mut dyn Any = &mut *slot.upper;
         let upper = upper.downcast_mut::<T>()?;
         let shared = &mut self.shared;
-        let result = f(upper, &mut Below { now, id, node, arena, shared, told: None });
+        let result = f(upper, &mut Below { now, id, node, arena, shared, event_of: None });
         slot.due.set(None);
         Some(result)
     }
@@ -418,13 +412,13 @@ impl Uppers {
         let Some(name) = Name::of(event.user) else { return false };
         let Some(held) = self.shared.held.get(name) else { return true };
         event.user = held.user;
-        let (owner, told) = (held.owner, !held.quiet || event.status.is_err());
+        let (owner, heard) = (held.owner, !held.quiet || event.status.is_err());
         // No descriptor stands on the memory any more: its upper may give it back at once. Where it is
         // stays known until then, for the payload of this event.
         if event.unlinked {
             arena.release(&held.iov);
         }
-        if told {
+        if heard {
             self.call(owner, now, node, arena, Some(name), |upper, below| {
                 upper.event(event, below);
             });
@@ -493,14 +487,14 @@ impl Uppers {
         now: Instant,
         node: &mut Node,
         arena: &mut dyn Arena,
-        told: Option<Name>,
+        event_of: Option<Name>,
         f: impl FnOnce(&mut dyn Upper, &mut Below<'_>),
     ) {
         let Some(slot) = self.slots.get_mut(usize::from(id.0)).and_then(Option::as_mut) else {
             return;
         };
         let shared = &mut self.shared;
-        f(&mut *slot.upper, &mut Below { now, id, node, arena, shared, told });
+        f(&mut *slot.upper, &mut Below { now, id, node, arena, shared, event_of });
         slot.due.set(None);
     }
 }

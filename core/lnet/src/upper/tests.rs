@@ -281,7 +281,7 @@ fn a_descriptor_that_nothing_uses_is_unlinked_at_once_and_has_no_last_event() {
 }
 
 #[test]
-fn what_waits_to_be_told_of_a_descriptor_that_is_gone_at_once_is_told_to_no_one() {
+fn events_of_a_descriptor_that_is_gone_at_once_are_dropped() {
     let mut host = Host::new();
     let a = host.add(Echo::default());
     let md = host.with(a, |a: &mut Echo, below| {
@@ -306,9 +306,9 @@ fn quiet(span: Span) -> MdSpec {
 }
 
 #[test]
-fn a_quiet_put_is_told_only_if_it_fails_and_its_block_is_given_back() {
+fn the_upper_of_a_quiet_put_hears_only_of_its_failure_and_the_block_is_given_back() {
     let nowhere = Nid::from_ip(lnet_types::Net::TCP, [10, 0, 0, 9].into());
-    for (to, told) in [(Nid::LOOPBACK, None), (nowhere, Some(EventKind::Send))] {
+    for (to, heard) in [(Nid::LOOPBACK, None), (nowhere, Some(EventKind::Send))] {
         let mut host = Host::new();
         let a = host.add(Echo::default());
         host.with(a, |_: &mut Echo, below| {
@@ -317,7 +317,7 @@ fn a_quiet_put_is_told_only_if_it_fails_and_its_block_is_given_back() {
         });
         host.settle();
         host.with(a, |a: &mut Echo, below| {
-            assert_eq!(a.last, told);
+            assert_eq!(a.last, heard);
             below.trim();
         });
         assert_eq!((host.uppers.descriptors(), host.heap.total()), (0, 0), "{to}");

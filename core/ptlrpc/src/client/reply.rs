@@ -24,7 +24,7 @@ use crate::timers::Timer;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Client {
-    /// A request is lost, or with the server's LNet, which is not told (P-43).
+    /// A request is lost; one that has left has no event (P-43).
     pub(crate) fn sent(
         &mut self,
         cx: &mut Cx<'_, '_>,
