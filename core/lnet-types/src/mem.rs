@@ -26,6 +26,7 @@ pub struct Span {
 pub type IoVec = SmallVec<[Span; 1]>;
 
 /// Total length in bytes of a scatter/gather list.
+#[inline]
 pub fn iovec_len(iov: &[Span]) -> u64 {
     iov.iter().map(|s| u64::from(s.len)).sum()
 }

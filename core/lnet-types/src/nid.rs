@@ -33,6 +33,7 @@ impl Nid {
 }
 
 impl PartialEq for Nid {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.words() == other.words()
     }

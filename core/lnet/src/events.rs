@@ -23,10 +23,7 @@ impl Node {
         let event = Event {
             kind: EventKind::Unlink,
             md,
-            user: match owner {
-                Owner::User(user) => user,
-                Owner::Internal(_) | Owner::Silent => 0,
-            },
+            user: owner.user(),
             target: no_process,
             initiator: no_process,
             source: no_process,

@@ -148,12 +148,12 @@ impl Outbox {
     /// Exchanges the orders for an empty queue, which gives its memory.
     #[inline]
     pub(crate) fn swap_outputs(&mut self, into: &mut VecDeque<Output>) {
-        core::mem::swap(&mut self.outputs, into);
+        *into = core::mem::replace(&mut self.outputs, core::mem::take(into));
     }
 
     /// Exchanges the events for an empty queue, which gives its memory.
     #[inline]
     pub(crate) fn swap_events(&mut self, into: &mut VecDeque<Event>) {
-        core::mem::swap(&mut self.events, into);
+        *into = core::mem::replace(&mut self.events, core::mem::take(into));
     }
 }

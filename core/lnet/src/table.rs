@@ -1,9 +1,10 @@
 //! Lookup tables with a fixed, keyed hash: fast, the same in every run from the same seed, and not
-//! to be iterated but in the order of keys, so that no other order can leak into decisions.
+//! to be iterated, so that no order can leak into decisions.
 
 use core::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 /// Hashes with a key taken from the node's seed, so that a peer can't aim at one bucket.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
@@ -52,7 +53,7 @@ impl Hasher for KeyedHasher {
     }
 }
 
-/// A map that can be asked, and walked only with sorted keys.
+/// A map that can be asked, and not walked.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookup<K, V>(HashMap<K, V, Keyed>);
 
@@ -73,19 +74,17 @@ impl<K: Hash + Eq, V> Lookup<K, V> {
         self.0.remove(key)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    /// Takes something out of a value, which goes itself if nothing is left: `take` says so.
+    pub(crate) fn reduce(&mut self, key: K, take: impl FnOnce(&mut V) -> bool) {
+        if let Entry::Occupied(mut value) = self.0.entry(key)
+            && take(value.get_mut())
+        {
+            value.remove();
+        }
     }
 
-    /// The keys of the values that match, in their order. Looks at all values.
-    pub(crate) fn sorted_keys(&self, matches: impl Fn(&V) -> bool) -> Vec<K>
-    where
-        K: Copy + Ord,
-    {
-        let all = self.0.iter().filter(|(_, value)| matches(value));
-        let mut keys: Vec<K> = all.map(|(key, _)| *key).collect();
-        keys.sort_unstable();
-        keys
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(crate) fn or_default(&mut self, key: K) -> &mut V

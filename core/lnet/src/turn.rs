@@ -99,7 +99,9 @@ impl Node {
     /// are none.
     #[inline]
     pub fn take_events(&mut self, into: &mut VecDeque<Event>) -> bool {
-        into.clear();
+        if !into.is_empty() {
+            into.clear();
+        }
         if !self.outbox.has_events() {
             return false;
         }
@@ -112,7 +114,9 @@ impl Node {
     #[inline]
     pub fn take_outputs(&mut self, into: &mut VecDeque<Output>) -> bool {
         self.turn_page();
-        into.clear();
+        if !into.is_empty() {
+            into.clear();
+        }
         if !self.outbox.has_outputs() {
             return false;
         }

@@ -29,7 +29,9 @@ impl Node {
         if d.refs > 0 {
             return None;
         }
-        self.portals.mds.remove(md).map(|d| d.owner)
+        let owner = d.owner;
+        self.portals.mds.remove(md);
+        Some(owner)
     }
 
     /// Takes a descriptor away that is full. What is under way with it goes on, as after the last

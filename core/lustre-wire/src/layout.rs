@@ -212,6 +212,16 @@ macro_rules! layout {
             const NAME: &'static str = $label;
 
             fn get(order: lnet_types::ByteOrder, b: &[u8]) -> Self {
+                #[inline(always)]
+                fn read(order: lnet_types::ByteOrder, whole: &[u8; $len]) -> $name {
+                    $name {
+                        $($field: {
+                            const LEN: usize = <$ty as $crate::Layout>::LEN;
+                            let field = $crate::layout::part(whole, $at, LEN);
+                            <$ty as $crate::Layout>::get(order, field)
+                        },)*
+                    }
+                }
                 // In an array the place of each field is known to be there.
                 let mut padded = [0; $len];
                 let whole: &[u8; $len] = match b.first_chunk() {
@@ -221,11 +231,10 @@ macro_rules! layout {
                         &padded
                     }
                 };
-                Self {
-                    $($field: {
-                        const LEN: usize = <$ty as $crate::Layout>::LEN;
-                        <$ty as $crate::Layout>::get(order, $crate::layout::part(whole, $at, LEN))
-                    },)*
+                // The order is asked for once, and not for each field.
+                match order {
+                    lnet_types::ByteOrder::Little => read(lnet_types::ByteOrder::Little, whole),
+                    lnet_types::ByteOrder::Big => read(lnet_types::ByteOrder::Big, whole),
                 }
             }
 

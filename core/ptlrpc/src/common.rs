@@ -15,19 +15,72 @@ use crate::timers::Timers;
 use crate::tunables::Tunables;
 use crate::xid::Xids;
 
-/// What a descriptor is for. It stays in the table until the descriptor's last event.
+/// What a descriptor is for, as its user word says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// A request on its way.
+    Request(Sending),
+    /// Where the reply comes.
+    ReplyBuffer(Sending),
+    /// What the table says.
+    Post(PostId),
+}
+
+/// One sending of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sending {
+    pub(crate) call: CallId,
+    /// How often the call had been sent, modulo [`Sending::ATTEMPTS`]: nothing of one sending is left when
+    /// so many others were.
+    attempt: u32,
+}
+
+impl Sending {
+    const ATTEMPTS: u32 = 1 << (KIND_SHIFT - ATTEMPT_SHIFT);
+
+    pub(crate) const fn new(call: CallId, attempt: u32) -> Self {
+        Self { call, attempt: attempt % Self::ATTEMPTS }
+    }
+}
+
+/// Behind the 53 bits of a key stand the number of a sending …
+const ATTEMPT_SHIFT: u32 = 53;
+/// … and the kind of the word.
+const KIND_SHIFT: u32 = 62;
+
+impl Word {
+    pub(crate) fn of(word: u64) -> Self {
+        let key = word & ((1 << ATTEMPT_SHIFT) - 1);
+        let attempt = (word >> ATTEMPT_SHIFT) as u32;
+        match word >> KIND_SHIFT {
+            0 => Self::Post(key.into()),
+            1 => Self::Request(Sending::new(key.into(), attempt)),
+            _ => Self::ReplyBuffer(Sending::new(key.into(), attempt)),
+        }
+    }
+}
+
+impl From<Word> for u64 {
+    fn from(word: Word) -> Self {
+        let (kind, key, attempt) = match word {
+            Word::Post(post) => (0, post.into(), 0),
+            Word::Request(Sending { call, attempt }) => (1, call.into(), attempt),
+            Word::ReplyBuffer(Sending { call, attempt }) => (2, call.into(), attempt),
+        };
+        let key: Self = key;
+        kind << KIND_SHIFT | Self::from(attempt) << ATTEMPT_SHIFT | key
+    }
+}
+
+/// What other descriptors are for. It stays in the table until the descriptor's last event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Post {
-    /// A request on its way; its memory goes with it.
-    Request { call: CallId, attempt: u32, span: Span },
-    /// Where the reply comes.
-    ReplyBuffer { call: CallId, attempt: u32, span: Span },
     /// A piece of the bulk data of a call.
     ClientBulk { call: CallId, attempt: u32 },
     /// Where requests come.
     RequestBuffer { service: ServiceId, span: Span },
-    /// A reply on its way; its memory goes with it.
-    Reply { span: Span, to: Nid, difficult: Option<ServedId> },
+    /// A reply on its way.
+    Reply { to: Nid, difficult: Option<ServedId> },
     /// A piece of the bulk data of a request that is being served.
     ServerBulk { served: ServedId },
 }
@@ -106,9 +159,9 @@ impl Cx<'_, '_> {
 }
 
 /// A descriptor over small memory or a piece of bulk data; gone after `threshold` operations.
-pub(crate) fn spec(buf: IoVec, post: PostId, options: MdOptions, threshold: Option<u32>) -> MdSpec {
+pub(crate) fn spec(buf: IoVec, word: Word, options: MdOptions, threshold: Option<u32>) -> MdSpec {
     let unlink = if threshold.is_some() { Unlink::Auto } else { Unlink::Retain };
-    MdSpec { options, threshold, unlink, ..MdSpec::new(buf, post.into()) }
+    MdSpec { options, threshold, unlink, ..MdSpec::new(buf, word.into()) }
 }
 
 /// The error number of a refusal by the node.
@@ -116,5 +169,31 @@ pub(crate) fn errno(e: lnet::upper::BelowError) -> Errno {
     match e {
         lnet::upper::BelowError::Attach(AttachError::NoSpace(_)) => Errno::ENOMEM,
         e => e.errno(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_says_what_its_descriptor_is_for_and_of_which_sending() {
+        let (first, last) = (0, (1 << ATTEMPT_SHIFT) - 2);
+        for key in [first, 7, last] {
+            for attempt in [0, 1, 511, 512, u32::MAX] {
+                let sending = Sending::new(CallId::from(key), attempt);
+                let words = [
+                    Word::Request(sending),
+                    Word::ReplyBuffer(sending),
+                    Word::Post(PostId::from(key)),
+                ];
+                for word in words {
+                    assert_eq!(Word::of(word.into()), word, "{key:#x} {attempt}");
+                }
+            }
+        }
+        let of = |attempt| Sending::new(CallId::from(7), attempt);
+        assert_ne!(of(1), of(2));
+        assert_eq!(of(1), of(1 + Sending::ATTEMPTS));
     }
 }

@@ -13,7 +13,7 @@ use crate::client::{
     Call, Client, ClientStats, Direction, Explanation, ImportConfig, ImportState, ImportTunables,
     ImportView,
 };
-use crate::common::{Common, Cx, Post};
+use crate::common::{Common, Cx, Post, Word};
 use crate::error::CallError;
 use crate::event::{Event, EvictReason};
 use crate::lose::{Lose, LoseId, Losing, Losses};
@@ -115,19 +115,26 @@ impl Ptlrpc {
 
     /// Something happened to a descriptor.
     pub fn event(&mut self, event: &LnetEvent, below: &mut Below<'_>) {
-        let id = PostId::from(event.user);
+        match Word::of(event.user) {
+            Word::Request(sending) => {
+                let cx = &mut Cx { common: &mut self.common, below };
+                self.client.sent(cx, sending, event.status);
+            }
+            Word::ReplyBuffer(sending) => {
+                let cx = &mut Cx { common: &mut self.common, below };
+                self.client.reply_event(cx, sending, event);
+            }
+            Word::Post(id) => self.post_event(id, event, below),
+        }
+        self.tidy(below);
+    }
+
+    fn post_event(&mut self, id: PostId, event: &LnetEvent, below: &mut Below<'_>) {
         let Some(post) = self.common.posts.get(id).copied() else { return };
         let cx = &mut Cx { common: &mut self.common, below };
         match post {
             Post::RequestBuffer { service, .. } => {
-                self.server.request_event(cx, &self.client, service, id, event);
-                return self.tidy(below);
-            }
-            Post::Request { call, attempt, .. } => {
-                self.client.sent(cx, call, attempt, event.status);
-            }
-            Post::ReplyBuffer { call, attempt, .. } => {
-                self.client.reply_event(cx, call, attempt, event);
+                return self.server.request_event(cx, &self.client, service, id, event);
             }
             Post::ClientBulk { call, attempt } => {
                 self.client.bulk_event(cx, call, attempt, event);
@@ -143,21 +150,16 @@ impl Ptlrpc {
             if let Post::Reply { to, .. } = post {
                 self.server.reply_left(to);
             }
-            match post {
-                Post::Request { span, .. }
-                | Post::ReplyBuffer { span, .. }
-                | Post::Reply { span, .. } => {
-                    below.free(span);
-                }
-                Post::ClientBulk { .. } | Post::ServerBulk { .. } | Post::RequestBuffer { .. } => {}
-            }
         }
-        self.tidy(below);
     }
 
     /// Each side learns what has become of the other's connections.
     fn tidy(&mut self, below: &mut Below<'_>) {
         let Self { common, client, server } = self;
+        let gone = !common.imports_gone.is_empty() || !common.reversed.is_empty();
+        if !gone && common.callback_nets.is_empty() {
+            return;
+        }
         let cx = &mut Cx { common, below };
         while let Some(import) = cx.common.imports_gone.pop() {
             server.caller_gone(cx, import);

@@ -33,6 +33,7 @@ impl<K, T> Default for Table<K, T> {
 }
 
 impl<K: From<u64> + Into<u64> + Copy, T> Table<K, T> {
+    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> K {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { turn: 0, value: None });
@@ -66,13 +67,14 @@ impl<K: From<u64> + Into<u64> + Copy, T> Table<K, T> {
         Some((key, slot.value.as_ref()?))
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, key: K) -> Option<T> {
-        self.get(key)?;
-        let index = index(key.into());
-        let slot = self.slots.get_mut(index)?;
+        let key: u64 = key.into();
+        let slot = self.slots.get_mut(index(key)).filter(|slot| slot.turn & TURNS == key >> 32)?;
+        let value = slot.value.take()?;
         slot.turn += 1;
-        self.free.push(index as u32);
-        slot.value.take()
+        self.free.push(index(key) as u32);
+        Some(value)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -326,7 +326,7 @@ impl Stack {
         let mut events = core::mem::take(&mut self.taken_events);
         events.reserve(TAKEN);
         while self.node.take_events(&mut events) {
-            events.iter().for_each(|event| self.deliver_event(event));
+            events.iter_mut().for_each(|event| self.deliver_event(event));
         }
         self.taken_events = events;
     }

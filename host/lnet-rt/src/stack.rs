@@ -719,7 +719,7 @@ impl Stack {
     }
 
     /// Takes an event of the node to its owner.
-    pub(crate) fn deliver_event(&mut self, event: &Event) {
+    pub(crate) fn deliver_event(&mut self, event: &mut Event) {
         self.stats.events += 1;
         if event.user & OWNED == 0 {
             if self.uppers.event(self.now, event, &mut self.node, &mut self.mem) {

@@ -466,7 +466,7 @@ impl<F: Fabric> Sim<F> {
         loop {
             let mut busy = false;
             while self.hosts[n].node.take_events(&mut events) {
-                for event in &events {
+                for event in &mut events {
                     if !self.hosts[n].upper_event(self.now, event) {
                         self.programs.event(self.now, id, &mut self.hosts[n], event);
                     }

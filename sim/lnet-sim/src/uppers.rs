@@ -17,7 +17,7 @@ pub type MakeUpper = Box<dyn FnMut(u32) -> Box<dyn Upper>>;
 
 impl Host {
     /// Takes an event to the protocol that it belongs to; `false` if it belongs to none.
-    pub(crate) fn upper_event(&mut self, now: Instant, event: &Event) -> bool {
+    pub(crate) fn upper_event(&mut self, now: Instant, event: &mut Event) -> bool {
         let local = self.clock.local(now);
         self.uppers.event(local, event, &mut self.node, &mut self.mem)
     }

@@ -67,19 +67,19 @@ impl Node {
         Ok(())
     }
 
-    /// [`Node::unlink`] without the event: if nothing uses the descriptor, it is gone at once, which the
-    /// answer says with `true`. Otherwise the last operation's event says `unlinked`. Events that were
+    /// [`Node::unlink`] without the event: if nothing uses the descriptor, it is gone at once, and the
+    /// answer is its user word. Otherwise the last operation's event says `unlinked`. Events that were
     /// made before are still to be polled.
     ///
     /// # Errors
     /// It does not exist (any more).
-    pub fn unlink_at_once(&mut self, now: Instant, md: MdId) -> Result<bool, UnlinkError> {
+    pub fn unlink_at_once(&mut self, now: Instant, md: MdId) -> Result<Option<u64>, UnlinkError> {
         self.note_usual(|live| live.unlink_at_once(now, md));
         let now = self.clock(now);
         if self.portals.mds.get(md).is_none_or(|d| d.aborted) {
             return Err(UnlinkError);
         }
-        let gone = self.abort_md(md).is_some();
+        let gone = self.abort_md(md).map(|owner| owner.user());
         self.settle(now);
         Ok(gone)
     }

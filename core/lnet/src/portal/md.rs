@@ -87,6 +87,7 @@ pub(crate) struct Tracker {
 }
 
 impl Md {
+    #[inline]
     pub(crate) fn new(
         buf: MdBuf,
         threshold: Option<u32>,
@@ -111,6 +112,18 @@ impl Md {
             written_by: None,
             asked: SmallVec::new(),
         }
+    }
+
+    /// The same, for messages of at most so many bytes.
+    #[inline]
+    pub(crate) fn limited(self, max_size: u32) -> Self {
+        Self { max_size, ..self }
+    }
+
+    /// The same, attached to a portal.
+    #[inline]
+    pub(crate) fn placed(self, portal: u32, me: MatchEntry) -> Self {
+        Self { place: Some((portal, me)), ..self }
     }
 
     /// Message `number` of a session asks for something by this descriptor. Numbers go up.

@@ -131,8 +131,8 @@ impl Portals {
         if !spec.options.intersects(MdOptions::OP_PUT | MdOptions::OP_GET) {
             return Err(AttachError::NoOperation);
         }
-        let md = checked(spec)?;
-        self.attach_md(portal, me, md)
+        check(&spec)?;
+        self.place(portal, me, || md_of(spec))
     }
 
     /// Posts a descriptor of any kind, the node's own included.
@@ -140,7 +140,18 @@ impl Portals {
         &mut self,
         portal: u32,
         me: MatchEntry,
-        mut md: Md,
+        md: Md,
+    ) -> Result<MdId, AttachError> {
+        self.place(portal, me, || md)
+    }
+
+    /// The descriptor is made where it stays: it is large.
+    #[inline]
+    fn place(
+        &mut self,
+        portal: u32,
+        me: MatchEntry,
+        md: impl FnOnce() -> Md,
     ) -> Result<MdId, AttachError> {
         if self.mds.len() >= MDS_MAX {
             return Err(AttachError::NoSpace(MDS_MAX));
@@ -152,8 +163,7 @@ impl Portals {
             return Err(AttachError::OtherMatchType(portal));
         }
         slot.kind = Some(kind);
-        md.place = Some((portal, me));
-        let id = self.mds.insert(md);
+        let id = self.mds.insert_with_key(|_| md().placed(portal, me));
         let list = slot.list(&me);
         match me.position {
             Position::Before => list.push_front(id),
@@ -173,7 +183,8 @@ impl Portals {
         if self.mds.len() >= MDS_MAX {
             return Err(AttachError::NoSpace(MDS_MAX));
         }
-        Ok(self.mds.insert(checked(spec)?))
+        check(&spec)?;
+        Ok(self.mds.insert_with_key(|_| md_of(spec)))
     }
 
     /// The key of a descriptor in the handles of marked requests.
@@ -269,10 +280,13 @@ impl Portals {
     pub(crate) fn hide(&mut self, id: MdId) {
         let Some((portal, me)) = self.mds.get(id).and_then(|md| md.place) else { return };
         if let Some(portal) = self.portals.get_mut(portal as usize) {
-            let list = portal.list(&me);
-            list.remove(id);
-            if list.is_empty() && me.ignore_bits == 0 {
-                portal.exact.remove(&me.match_bits);
+            if me.ignore_bits != 0 {
+                portal.ignoring.remove(id);
+            } else {
+                portal.exact.reduce(me.match_bits, |list| {
+                    list.remove(id);
+                    list.is_empty()
+                });
             }
         }
     }
@@ -344,24 +358,24 @@ impl Portal {
 }
 
 /// M-11.
-fn checked(spec: MdSpec) -> Result<Md, AttachError> {
-    let len = spec.len();
+#[inline]
+fn check(spec: &MdSpec) -> Result<(), AttachError> {
     if spec.buf.len() > FRAGMENTS_MAX {
         return Err(AttachError::TooManyFragments(spec.buf.len()));
     }
-    if spec.options.contains(MdOptions::MAX_SIZE) && u64::from(spec.max_size) > len {
-        return Err(AttachError::MaxSize { max_size: spec.max_size, len });
+    if spec.options.contains(MdOptions::MAX_SIZE) && u64::from(spec.max_size) > spec.len() {
+        return Err(AttachError::MaxSize { max_size: spec.max_size, len: spec.len() });
     }
+    Ok(())
+}
+
+/// The descriptor that a user wants.
+#[inline]
+fn md_of(spec: MdSpec) -> Md {
     let owner = if spec.events { Owner::User(spec.user) } else { Owner::Silent };
-    let mut md = Md::new(
-        MdBuf::Spans(spec.buf),
-        spec.threshold,
-        spec.options,
-        owner,
-        spec.unlink == Unlink::Auto,
-    );
-    md.max_size = spec.max_size;
-    Ok(md)
+    let auto_unlink = spec.unlink == Unlink::Auto;
+    let buf = MdBuf::Spans(spec.buf);
+    Md::new(buf, spec.threshold, spec.options, owner, auto_unlink).limited(spec.max_size)
 }
 
 /// Match bits of pings and pushes (V-6).

@@ -16,6 +16,16 @@ pub(crate) enum Owner {
     Silent,
 }
 
+impl Owner {
+    /// The word that its events bear.
+    pub(crate) const fn user(self) -> u64 {
+        match self {
+            Self::User(user) => user,
+            Self::Internal(_) | Self::Silent => 0,
+        }
+    }
+}
+
 /// What one of the node's own descriptors is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Internal {

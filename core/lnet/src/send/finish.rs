@@ -173,10 +173,7 @@ impl Node {
         let event = Event {
             kind,
             md: md_id,
-            user: match owner {
-                Owner::User(user) => user,
-                Owner::Internal(_) | Owner::Silent => 0,
-            },
+            user: owner.user(),
             target: ev.target,
             initiator: ev.initiator,
             source: ev.source,

@@ -2,16 +2,17 @@
 //! its descriptors and calls down through [`Below`]. Hosts (the runtime, the simulator) keep the
 //! uppers of a node in one [`Uppers`], lend it their memory as an [`Arena`], and need to know nothing
 //! about protocols. Nothing here decides anything about LNet. Memory for small messages is in
-//! `slabs.rs`.
+//! `slabs.rs`, the descriptors of all uppers in `held.rs`.
 //!
 //! ```text
 //!   host      Uppers::event, report, handle_timeout        Uppers::with (commands of programs)
 //!                     │                                            │
-//!   upper     Upper::event ──► Below::attach, bind, put, get, unlink, unlink_at_once, discover, alloc, free
+//!   upper     Upper::event ──► Below::attach, bind, put, get, unlink, …, discover, alloc, free
 //!                                      │
-//!   node                       Node::attach, …            its events carry the upper's tag
+//!   node                       Node::attach, …            its events carry the name of the descriptor here
 //! ```
 
+mod held;
 mod slabs;
 
 use core::any::Any;
@@ -22,20 +23,14 @@ use lnet_types::{
     Errno, Instant, IoVec, MdId, Memory, Nid, RegionId, Span, iovec_copy, iovec_slice,
 };
 
-use crate::table::Lookup;
 use crate::{
     AttachError, Event, Get, MatchEntry, MdSpec, Node, OpId, Put, Report, SendError, UnlinkError,
 };
 
+use held::{Descriptor, Held, Name};
 use slabs::Slabs;
 
-/// Marks user words of descriptors that belong to an upper. Hosts give no other descriptor a user
-/// word that has it.
-pub const MARK: u64 = 1 << 61;
-/// Where the tag of the upper stands in a user word.
-const TAG_SHIFT: u32 = 53;
-/// The bits of a user word that an upper has for itself.
-const OWN: u64 = (1 << TAG_SHIFT) - 1;
+pub use held::{MARK, UpperId};
 
 /// The most uppers that one node has in its life.
 pub const UPPERS_MAX: usize = 256;
@@ -72,10 +67,6 @@ pub trait Arena: Memory {
     fn release(&mut self, spans: &[Span]);
 }
 
-/// The name of an upper among those of its node. Never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UpperId(u8);
-
 struct Slot {
     upper: Box<dyn Upper>,
     /// What `poll_timeout` said last, if the upper was not called since: hosts ask often, and call often
@@ -100,26 +91,13 @@ pub struct Uppers {
     shared: Shared,
 }
 
+#[derive(Default)]
 struct Shared {
     slabs: Slabs,
-    /// Whose each descriptor is, and what it stands on. Until its last event has been polled the node
-    /// may have given its slot to another one, so a map by slots would lose it.
-    held: Lookup<MdId, (UpperId, IoVec)>,
+    held: Held,
     asked: BTreeMap<OpId, UpperId>,
     /// The host stops.
     closed: bool,
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self {
-            slabs: Slabs::default(),
-            // Names of descriptors are the node's own: no peer can aim at one place of the table.
-            held: Lookup::new(0),
-            asked: BTreeMap::new(),
-            closed: false,
-        }
-    }
 }
 
 /// What an upper may do, for the length of one call.
@@ -129,8 +107,8 @@ pub struct Below<'a> {
     node: &'a mut Node,
     arena: &'a mut dyn Arena,
     shared: &'a mut Shared,
-    /// The descriptor whose last event is being delivered, and what it stood on.
-    ended: Option<(MdId, &'a IoVec)>,
+    /// The descriptor whose event is being delivered.
+    event_of: Option<Name>,
 }
 
 /// Why a descriptor of an upper was not made.
@@ -140,12 +118,12 @@ pub enum BelowError {
     /// The node refused it.
     #[error(transparent)]
     Attach(#[from] AttachError),
+    /// The node did not start the PUT.
+    #[error(transparent)]
+    Send(#[from] SendError),
     /// A span lies outside of the host's memory.
     #[error("a span lies outside of its region")]
     Span,
-    /// The user word has bits that name the upper.
-    #[error("user word {0:#x}: expected less than 2^53")]
-    UserWord(u64),
     /// The host stops: what there is ends, and nothing begins.
     #[error("the host is stopping")]
     Closed,
@@ -156,8 +134,8 @@ impl BelowError {
     pub const fn errno(self) -> Errno {
         match self {
             Self::Attach(e) => e.errno(),
+            Self::Send(e) => e.errno(),
             Self::Span => Errno::EFAULT,
-            Self::UserWord(_) => Errno::EINVAL,
             Self::Closed => Errno::ESHUTDOWN,
         }
     }
@@ -192,10 +170,21 @@ impl Below<'_> {
         me: MatchEntry,
         spec: MdSpec,
     ) -> Result<MdId, BelowError> {
-        let (iov, spec) = self.own(spec)?;
-        let md = self.node.attach(self.now, portal, me, spec)?;
-        self.keep(md, iov);
-        Ok(md)
+        self.hold(spec, false, |node, now, spec| node.attach(now, portal, me, spec))
+    }
+
+    /// [`Below::attach`] for memory of [`Below::alloc`], which is given back with the descriptor, or at once
+    /// if there is none.
+    ///
+    /// # Errors
+    /// [`BelowError`].
+    pub fn attach_block(
+        &mut self,
+        portal: u32,
+        me: MatchEntry,
+        spec: MdSpec,
+    ) -> Result<MdId, BelowError> {
+        self.hold(spec, true, |node, now, spec| node.attach(now, portal, me, spec))
     }
 
     /// Makes a free-floating descriptor.
@@ -203,10 +192,25 @@ impl Below<'_> {
     /// # Errors
     /// [`BelowError`], without any effect.
     pub fn bind(&mut self, spec: MdSpec) -> Result<MdId, BelowError> {
-        let (iov, spec) = self.own(spec)?;
-        let md = self.node.bind(spec)?;
-        self.keep(md, iov);
-        Ok(md)
+        self.hold(spec, false, |node, _, spec| node.bind(spec))
+    }
+
+    /// Starts a PUT of memory of [`Below::alloc`], which is given back when nothing uses it any more, or at
+    /// once if the PUT does not start. Without [`MdSpec::events`] its upper hears of it only if it fails.
+    ///
+    /// # Errors
+    /// [`BelowError`].
+    pub fn send_block(
+        &mut self,
+        spec: MdSpec,
+        put: impl FnOnce(MdId) -> Put,
+    ) -> Result<(), BelowError> {
+        let md = self.hold(spec, true, |node, _, spec| node.bind(spec))?;
+        self.node.put(self.now, put(md)).map_err(|e| {
+            // Nothing uses it: it is gone at once.
+            let _ = self.unlink_at_once(md);
+            e.into()
+        })
     }
 
     /// Starts a PUT of a bound descriptor.
@@ -233,18 +237,20 @@ impl Below<'_> {
         self.node.unlink(self.now, md)
     }
 
-    /// Unlinks a descriptor. `true` if nothing used it: its memory is free, and no event says so. Otherwise
-    /// its last event comes with the operation that still uses it. Events of operations that have ended
-    /// may come in any case.
+    /// Unlinks a descriptor. `true` if nothing used it: its memory is free, and no event of it comes any
+    /// more. Otherwise its last event comes with the operation that still uses it.
     ///
     /// # Errors
     /// There is no such descriptor.
     pub fn unlink_at_once(&mut self, md: MdId) -> Result<bool, UnlinkError> {
         let gone = self.node.unlink_at_once(self.now, md)?;
-        if gone && let Some((_, iov)) = self.shared.held.remove(&md) {
-            self.arena.release(&iov);
+        if let Some(name) = gone.and_then(Name::of) {
+            if let Some(held) = self.shared.held.get(name) {
+                self.arena.release(&held.iov);
+            }
+            self.shared.end(name);
         }
-        Ok(gone)
+        Ok(gone.is_some())
     }
 
     /// Discovers the peer that has `nid`, again if it is known; [`Upper::report`] gets what comes of it.
@@ -289,41 +295,59 @@ impl Below<'_> {
         self.arena.bytes_mut(span)
     }
 
-    /// Where the bytes of a message lie whose event has just come: the part of the descriptor that it
-    /// used.
+    /// Where the bytes of the message lie whose event is being delivered: the part of its descriptor that
+    /// it used. Nothing for any other event.
     pub fn payload(&self, event: &Event) -> IoVec {
-        let iov = match self.ended {
-            Some((md, iov)) if md == event.md => Some(iov),
-            _ => self.shared.held.get(&event.md).map(|(_, iov)| iov),
+        let held = self.event_of.and_then(|name| self.shared.held.get(name));
+        held.filter(|held| held.md == event.md)
+            .map(|held| iovec_slice(&held.iov, event.offset, event.mlength.into()))
+            .unwrap_or_default()
+    }
+
+    /// Makes a descriptor of this upper, on `blocks` or on memory that stays.
+    fn hold(
+        &mut self,
+        mut spec: MdSpec,
+        blocks: bool,
+        make: impl FnOnce(&mut Node, Instant, MdSpec) -> Result<MdId, AttachError>,
+    ) -> Result<MdId, BelowError> {
+        let iov = iovec_copy(&spec.buf);
+        let made = if self.shared.closed {
+            Err(BelowError::Closed)
+        } else if !self.arena.contains(&iov) {
+            Err(BelowError::Span)
+        } else {
+            // The last event must be seen in any case: it says that the memory is free.
+            let quiet = !core::mem::replace(&mut spec.events, true);
+            let user = core::mem::replace(&mut spec.user, self.shared.held.next().word());
+            make(self.node, self.now, spec).map_err(BelowError::from).map(|md| (md, user, quiet))
         };
-        iov.map(|iov| iovec_slice(iov, event.offset, event.mlength.into())).unwrap_or_default()
-    }
-
-    fn own(&self, mut spec: MdSpec) -> Result<(IoVec, MdSpec), BelowError> {
-        if self.shared.closed {
-            return Err(BelowError::Closed);
+        match made {
+            Ok((md, user, quiet)) => {
+                self.arena.hold(&iov);
+                let owner = self.id;
+                self.shared.held.enter(Descriptor { owner, md, user, iov, blocks, quiet });
+                Ok(md)
+            }
+            Err(e) => {
+                if blocks {
+                    iov.iter().for_each(|block| self.shared.slabs.free(*block));
+                }
+                Err(e)
+            }
         }
-        if spec.user & !OWN != 0 {
-            return Err(BelowError::UserWord(spec.user));
-        }
-        if !self.arena.contains(&spec.buf) {
-            return Err(BelowError::Span);
-        }
-        // The last event must be seen in any case: it says that the memory is free.
-        spec.events = true;
-        spec.user |= MARK | u64::from(self.id.0) << TAG_SHIFT;
-        Ok((iovec_copy(&spec.buf), spec))
-    }
-
-    fn keep(&mut self, md: MdId, iov: IoVec) {
-        self.arena.hold(&iov);
-        self.shared.held.insert(md, (self.id, iov));
     }
 }
 
 impl Shared {
+    /// A descriptor is gone.
+    fn end(&mut self, name: Name) {
+        let Self { held, slabs, .. } = self;
+        held.end(name, |block| slabs.free(block));
+    }
+
     fn unlink(&self, now: Instant, node: &mut Node, whose: impl Fn(UpperId) -> bool) {
-        for md in self.held.sorted_keys(|(owner, _)| whose(*owner)) {
+        for md in self.held.of(whose) {
             // One whose last event waits to be polled is gone already.
             let _ = node.unlink(now, md);
         }
@@ -371,33 +395,37 @@ impl Uppers {
         let upper: &mut dyn Any = &mut *slot.upper;
         let upper = upper.downcast_mut::<T>()?;
         let shared = &mut self.shared;
-        let result = f(upper, &mut Below { now, id, node, arena, shared, ended: None });
+        let result = f(upper, &mut Below { now, id, node, arena, shared, event_of: None });
         slot.due.set(None);
         Some(result)
     }
 
-    /// Takes an event to the upper that it belongs to; `false` if it belongs to none.
+    /// Takes an event to the upper that it belongs to, with the upper's own word in it; `false` if it
+    /// belongs to none. One of a descriptor that is gone at once goes nowhere.
     pub fn event(
         &mut self,
         now: Instant,
-        event: &Event,
+        event: &mut Event,
         node: &mut Node,
         arena: &mut dyn Arena,
     ) -> bool {
-        if event.user & MARK == 0 {
-            return false;
-        }
-        let id = UpperId((event.user >> TAG_SHIFT) as u8);
-        let own = Event { user: event.user & OWN, ..*event };
+        let Some(name) = Name::of(event.user) else { return false };
+        let Some(held) = self.shared.held.get(name) else { return true };
+        event.user = held.user;
+        let (owner, heard) = (held.owner, !held.quiet || event.status.is_err());
         // No descriptor stands on the memory any more: its upper may give it back at once. Where it is
         // stays known until then, for the payload of this event.
-        let ended = if event.unlinked { self.shared.held.remove(&event.md) } else { None };
-        let ended = ended.as_ref().map(|(_, iov)| iov);
-        if let Some(iov) = ended {
-            arena.release(iov);
+        if event.unlinked {
+            arena.release(&held.iov);
         }
-        let ended = ended.map(|iov| (event.md, iov));
-        self.call(id, now, node, &mut *arena, ended, |upper, below| upper.event(&own, below));
+        if heard {
+            self.call(owner, now, node, arena, Some(name), |upper, below| {
+                upper.event(event, below);
+            });
+        }
+        if event.unlinked {
+            self.shared.end(name);
+        }
         true
     }
 
@@ -459,14 +487,14 @@ impl Uppers {
         now: Instant,
         node: &mut Node,
         arena: &mut dyn Arena,
-        ended: Option<(MdId, &IoVec)>,
+        event_of: Option<Name>,
         f: impl FnOnce(&mut dyn Upper, &mut Below<'_>),
     ) {
         let Some(slot) = self.slots.get_mut(usize::from(id.0)).and_then(Option::as_mut) else {
             return;
         };
         let shared = &mut self.shared;
-        f(&mut *slot.upper, &mut Below { now, id, node, arena, shared, ended });
+        f(&mut *slot.upper, &mut Below { now, id, node, arena, shared, event_of });
         slot.due.set(None);
     }
 }

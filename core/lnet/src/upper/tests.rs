@@ -89,31 +89,39 @@ impl Host {
     }
 
     fn settle(&mut self) {
-        let Self { node, lo, heap, uppers, now, .. } = self;
         loop {
+            let Self { node, heap, uppers, now, .. } = &mut *self;
             let mut more = false;
-            while let Some(event) = node.poll_event() {
-                assert!(uppers.event(*now, &event, node, heap), "{event:?}");
+            while let Some(mut event) = node.poll_event() {
+                assert!(uppers.event(*now, &mut event, node, heap), "{event:?}");
                 more = true;
             }
             while let Some(report) = node.poll_report() {
                 assert!(uppers.report(*now, &report, node, heap));
                 more = true;
             }
-            while let Some(output) = node.poll_output() {
-                let Output::Send(transmit) = output else { panic!("{output:?}") };
-                let msg = transmit.msg;
-                if let Err(fault) = lo.send(*now, &transmit, heap) {
-                    let _: Fault = fault;
-                    node.tx_refused(*now, msg, fault);
-                }
-                more = true;
-            }
-            lo.flush(*now, node, heap);
+            more |= self.carry();
             if !more {
                 return;
             }
         }
+    }
+
+    /// Carries messages, and delivers nothing of what comes of it. Whether there were any.
+    fn carry(&mut self) -> bool {
+        let Self { node, lo, heap, now, .. } = self;
+        let mut more = false;
+        while let Some(output) = node.poll_output() {
+            let Output::Send(transmit) = output else { panic!("{output:?}") };
+            let msg = transmit.msg;
+            if let Err(fault) = lo.send(*now, &transmit, heap) {
+                let _: Fault = fault;
+                node.tx_refused(*now, msg, fault);
+            }
+            more = true;
+        }
+        lo.flush(*now, node, heap);
+        more
     }
 }
 
@@ -145,19 +153,22 @@ impl Echo {
         let spec = MdSpec { threshold: Some(1), ..MdSpec::new(IoVec::from([span]), span.offset) };
         let spec = MdSpec { unlink: crate::Unlink::Auto, ..spec };
         let md = below.bind(spec).unwrap();
-        let put = Put {
-            md,
-            ack: false,
-            src: None,
-            target: ProcessId::from(Nid::LOOPBACK),
-            portal: PORTAL,
-            match_bits: bits,
-            offset: 0,
-            hdr_data: 0,
-            timeout: None,
-        };
-        below.put(put).unwrap();
+        below.put(put(md, bits, Nid::LOOPBACK)).unwrap();
         md
+    }
+}
+
+fn put(md: MdId, match_bits: u64, to: Nid) -> Put {
+    Put {
+        md,
+        ack: false,
+        src: None,
+        target: ProcessId::from(to),
+        portal: PORTAL,
+        match_bits,
+        offset: 0,
+        hdr_data: 0,
+        timeout: None,
     }
 }
 
@@ -270,6 +281,72 @@ fn a_descriptor_that_nothing_uses_is_unlinked_at_once_and_has_no_last_event() {
 }
 
 #[test]
+fn events_of_a_descriptor_that_is_gone_at_once_are_dropped() {
+    let mut host = Host::new();
+    let a = host.add(Echo::default());
+    let md = host.with(a, |a: &mut Echo, below| {
+        a.say(1, b"one", below);
+        a.listen(1, below).unwrap()
+    });
+    host.carry();
+    host.with(a, |a: &mut Echo, below| {
+        assert_eq!(below.unlink_at_once(md), Ok(true), "the message is here");
+        // It has the place of the one that is gone, and all 64 bits of its word.
+        a.listen(u64::MAX, below).unwrap();
+        a.say(u64::MAX, b"two", below);
+    });
+    host.settle();
+    host.with(a, |a: &mut Echo, _| assert_eq!(a.heard, [(u64::MAX, b"two".to_vec())]));
+}
+
+/// A descriptor of one PUT, which its upper wants to hear of only if it fails.
+fn quiet(span: Span) -> MdSpec {
+    let spec = MdSpec::new(IoVec::from([span]), 5);
+    MdSpec { threshold: Some(1), unlink: crate::Unlink::Auto, events: false, ..spec }
+}
+
+#[test]
+fn the_upper_of_a_quiet_put_hears_only_of_its_failure_and_the_block_is_given_back() {
+    let nowhere = Nid::from_ip(lnet_types::Net::TCP, [10, 0, 0, 9].into());
+    for (to, heard) in [(Nid::LOOPBACK, None), (nowhere, Some(EventKind::Send))] {
+        let mut host = Host::new();
+        let a = host.add(Echo::default());
+        host.with(a, |_: &mut Echo, below| {
+            let span = below.alloc(100).unwrap();
+            below.send_block(quiet(span), |md| put(md, 1, to)).unwrap();
+        });
+        host.settle();
+        host.with(a, |a: &mut Echo, below| {
+            assert_eq!(a.last, heard);
+            below.trim();
+        });
+        assert_eq!((host.uppers.descriptors(), host.heap.total()), (0, 0), "{to}");
+    }
+}
+
+#[test]
+fn a_block_is_given_back_with_its_descriptor_or_when_there_is_none() {
+    let mut host = Host::new();
+    let a = host.add(Echo::default());
+    host.with(a, |_: &mut Echo, below| {
+        let entry = MatchEntry::bits(1);
+        let spec =
+            |span| MdSpec { options: MdOptions::OP_PUT, ..MdSpec::new(IoVec::from([span]), 0) };
+        let span = below.alloc(100).unwrap();
+        let md = below.attach_block(PORTAL, entry, spec(span)).unwrap();
+        assert_eq!(below.unlink_at_once(md), Ok(true));
+        let span = below.alloc(100).unwrap();
+        let refused = below.attach_block(9999, entry, spec(span));
+        assert_eq!(refused, Err(BelowError::Attach(AttachError::BadPortal(9999))));
+        let span = below.alloc(100).unwrap();
+        let refused = below.send_block(quiet(span), |md| put(md, 1, Nid::ANY));
+        assert_eq!(refused, Err(BelowError::Send(SendError::AnyTarget)));
+        below.trim();
+    });
+    assert_eq!((host.heap.total(), host.heap.held.values().sum::<i32>()), (0, 0));
+}
+
+#[test]
 fn a_descriptor_in_use_that_is_unlinked_at_once_has_its_last_event_with_its_operation() {
     let mut host = Host::new();
     let a = host.add(Echo::default());
@@ -333,8 +410,7 @@ fn time_outs_and_reports_reach_their_upper() {
 fn an_invalid_call_of_an_upper_is_refused_by_name() {
     let mut host = Host::new();
     let a = host.add(Echo::default());
-    host.with(a, |a: &mut Echo, below| {
-        assert_eq!(a.listen(1 << 53, below), Err(BelowError::UserWord(1 << 53)));
+    host.with(a, |_: &mut Echo, below| {
         let far = Span { region: RegionId(0), len: 2, offset: u64::from(u32::MAX) };
         let spec = MdSpec::new(IoVec::from([far]), 0);
         assert_eq!(below.bind(spec), Err(BelowError::Span));

@@ -175,8 +175,8 @@ impl World {
         let Self { node, lo, heap, uppers, now } = self;
         loop {
             let mut more = false;
-            while let Some(event) = node.poll_event() {
-                uppers.event(*now, &event, node, heap);
+            while let Some(mut event) = node.poll_event() {
+                uppers.event(*now, &mut event, node, heap);
                 more = true;
             }
             while let Some(output) = node.poll_output() {

@@ -306,6 +306,9 @@ impl Client {
 
     /// Calls that waited for slots have them now, as far as there are any.
     fn pump(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
+        if self.imports.get(import).is_none_or(|im| im.slots.is_empty()) {
+            return;
+        }
         for class in [Class::Modify, Class::Read, Class::Write] {
             while let Some(im) = self.imports.get_mut(import)
                 && let Some((id, slot)) = im.slots.next(class, im.limits())

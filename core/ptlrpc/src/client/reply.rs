@@ -12,7 +12,7 @@ use super::decide::{Expiry, Late, Verdict, expiry, verdict};
 use super::request::{Direction, Phase, Purpose, Request};
 use super::retain::Retained;
 use super::{Client, ImportState, Next};
-use crate::common::Cx;
+use crate::common::{Cx, Sending};
 use crate::error::CallError;
 use crate::event::{Event, Reply};
 use crate::lose::Part;
@@ -24,15 +24,15 @@ use crate::timers::Timer;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Client {
-    /// A request is with the server's LNet, or is lost (P-43).
+    /// A request is lost; one that has left has no event (P-43).
     pub(crate) fn sent(
         &mut self,
         cx: &mut Cx<'_, '_>,
-        id: CallId,
-        attempt: u32,
+        sending: Sending,
         status: Result<(), Errno>,
     ) {
-        let Some(r) = self.current(id, attempt) else { return };
+        let id = sending.call;
+        let Some(r) = self.current(sending) else { return };
         if status.is_err() && matches!(r.phase, Phase::Sent) {
             // P-87: not at once again.
             r.not_before = r.sent.map(|sent| sent + PAUSE);
@@ -42,14 +42,9 @@ impl Client {
     }
 
     /// Something arrived where the reply is expected (P-40).
-    pub(crate) fn reply_event(
-        &mut self,
-        cx: &mut Cx<'_, '_>,
-        id: CallId,
-        attempt: u32,
-        event: &LnetEvent,
-    ) {
-        let Some(r) = self.current(id, attempt) else { return };
+    pub(crate) fn reply_event(&mut self, cx: &mut Cx<'_, '_>, sending: Sending, event: &LnetEvent) {
+        let id = sending.call;
+        let Some(r) = self.current(sending) else { return };
         if event.kind != EventKind::Put || event.status.is_err() || !matches!(r.phase, Phase::Sent)
         {
             return;
@@ -123,8 +118,10 @@ impl Client {
         self.release(cx, id, Next::End(result));
     }
 
-    fn current(&mut self, id: CallId, attempt: u32) -> Option<&mut Request> {
-        self.calls.get_mut(id).filter(|r| r.attempt == attempt)
+    /// The request of a sending, if it was not sent again since.
+    fn current(&mut self, sending: Sending) -> Option<&mut Request> {
+        let call = sending.call;
+        self.calls.get_mut(call).filter(|r| Sending::new(call, r.attempt) == sending)
     }
 
     /// P-41: once more, with room for it.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use lnet::{MatchEntry, MdOptions, Put};
+use lnet::{MatchEntry, MdOptions, MdSpec, Put};
 use lnet_types::{Errno, Instant, IoVec, MdId, ProcessId, iovec_len, iovec_slice};
 use lustre_wire::msg::{BODY_ONLY_LEN, message_into, message_size};
 use lustre_wire::opcode::Effect;
@@ -11,14 +11,14 @@ use lustre_wire::{Body, BodyFlags, Header, HeaderFlags, Opcode, Portal};
 use super::decide::{May, Passage, may};
 use super::slots::Class;
 use super::{Client, ImportState, LogLine};
-use crate::common::{BULK_PIECE, Cx, Post, errno, spec};
+use crate::common::{BULK_PIECE, Cx, Post, Sending, Word, errno, spec};
 use crate::error::CallError;
 use crate::estimate::wire_secs;
 use crate::event::{Event, Reply};
 use crate::lose::Part;
 use crate::piece::MovedPieces;
 use crate::sabotage::Sabotage;
-use crate::table::{CallId, ImportId, PostId};
+use crate::table::{CallId, ImportId};
 use crate::timers::Timer;
 
 /// Direction of bulk data, as the client sees it.
@@ -191,7 +191,7 @@ pub(crate) struct Request {
     pub(crate) timeout: Duration,
     pub(crate) deadline: Option<Instant>,
     /// Where the reply comes, until it is taken back.
-    pub(crate) reply_buffer: Option<(MdId, PostId)>,
+    pub(crate) reply_buffer: Option<MdId>,
     pub(crate) bulk_mds: Vec<MdId>,
     /// Bulk descriptors whose last event has not come.
     pub(crate) bulk_open: u32,
@@ -312,18 +312,12 @@ impl Client {
         let room = want.checked_next_power_of_two().unwrap_or(want);
         let span = cx.below.alloc(room).ok_or(Errno::ENOMEM)?;
         let (call, attempt) = (id, r.attempt);
-        let post = cx.common.posts.insert(Post::ReplyBuffer { call, attempt, span });
+        let sending = Sending::new(id, r.attempt);
         let options = MdOptions::OP_PUT | MdOptions::MANAGE_REMOTE | MdOptions::TRUNCATE;
         let entry = MatchEntry { from: peer, ..MatchEntry::bits(reply_bits) };
-        let spec_of = spec(IoVec::from([span]), post, options, None);
-        match cx.below.attach(r.portals.1, entry, spec_of) {
-            Ok(md) => r.reply_buffer = Some((md, post)),
-            Err(e) => {
-                cx.common.posts.remove(post);
-                cx.below.free(span);
-                return Err(errno(e));
-            }
-        }
+        let given = spec(IoVec::from([span]), Word::ReplyBuffer(sending), options, None);
+        let attached = cx.below.attach_block(r.portals.1, entry, given);
+        r.reply_buffer = Some(attached.map_err(errno)?);
 
         // The bulk data, a descriptor for each piece (P-46, P-47).
         if let Some(bulk) = &r.bulk {
@@ -339,7 +333,11 @@ impl Client {
                 let part = iovec_slice(&bulk.memory, k * BULK_PIECE, BULK_PIECE);
                 let post = cx.common.posts.insert(Post::ClientBulk { call, attempt });
                 let entry = MatchEntry { from: peer, ..MatchEntry::bits(base + k) };
-                match cx.below.attach(r.bulk_portal, entry, spec(part, post, options, Some(1))) {
+                match cx.below.attach(
+                    r.bulk_portal,
+                    entry,
+                    spec(part, Word::Post(post), options, Some(1)),
+                ) {
                     Ok(md) => {
                         r.bulk_mds.push(md);
                         r.bulk_open += 1;
@@ -364,30 +362,22 @@ impl Client {
         let size = message_size(&r.buffers).map_err(|_| Errno::EINVAL)?;
         let write = |out: &mut [u8]| message_into(&r.header, &r.body, &r.buffers, out);
         let span = cx.message(size, write)?;
-        let post = cx.common.posts.insert(Post::Request { call, attempt, span });
-        let given = spec(IoVec::from([span]), post, MdOptions::empty(), Some(1));
-        let md = match cx.below.bind(given) {
-            Ok(md) => md,
-            Err(e) => {
-                cx.common.posts.remove(post);
-                cx.below.free(span);
-                return Err(errno(e));
-            }
-        };
         let longest = cx.below.node().tunables().transaction_timeout;
         let longest = Duration::from_secs(u64::try_from(longest).unwrap_or(0));
         let left = deadline.saturating_since(cx.below.now());
         let unlike = !limited && longest > left;
-        let put = Put {
+        let timeout = limited.then(|| left.min(longest).into());
+        let (portal, match_bits) = (r.portals.0, r.xid);
+        let put = |md| Put {
             md,
             ack: false,
             src: None,
             target: peer,
-            portal: r.portals.0,
-            match_bits: r.xid,
+            portal,
+            match_bits,
             offset: 0,
             hdr_data: 0,
-            timeout: limited.then(|| left.min(longest).into()),
+            timeout,
         };
         cx.common.timers.set(Timer::Call(id), deadline);
         if unlike && !core::mem::replace(&mut self.warned, true) {
@@ -396,11 +386,9 @@ impl Client {
                 .events
                 .push_back(Event::Log { import, line: LogLine::SlowLnet { longest, left } });
         }
-        if let Err(e) = cx.below.put(put) {
-            // The descriptor's last event frees its memory.
-            let _ = cx.below.unlink(md);
-            return Err(e.errno());
-        }
+        // That it has left says nothing: the reply, or its absence, will (P-43).
+        let given = spec(IoVec::from([span]), Word::Request(sending), MdOptions::empty(), Some(1));
+        cx.below.send_block(MdSpec { events: false, ..given }, put).map_err(errno)?;
         if r.purpose != Purpose::Connect {
             self.traffic(cx, id);
         }
@@ -411,12 +399,9 @@ impl Client {
     pub(crate) fn release(&mut self, cx: &mut Cx<'_, '_>, id: CallId, next: Next) {
         let Some(r) = self.calls.get_mut(id) else { return };
         cx.common.timers.stop(Timer::Call(id));
-        if let Some((md, post)) = r.reply_buffer.take()
-            && cx.below.unlink_at_once(md) == Ok(true)
-            && let Some(Post::ReplyBuffer { span, .. }) = cx.common.posts.remove(post)
-        {
+        if let Some(md) = r.reply_buffer.take() {
             // One that is in use, or gone, has its last event.
-            cx.below.free(span);
+            let _ = cx.below.unlink_at_once(md);
         }
         for md in core::mem::take(&mut r.bulk_mds) {
             let _ = cx.below.unlink(md);

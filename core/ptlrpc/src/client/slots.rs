@@ -155,6 +155,11 @@ impl Slots {
         }
     }
 
+    /// Whether a call may wait: of one that has a limit some call is under way.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// The next call that has waited for a slot of this class, with its slot.
     pub(crate) fn next(&mut self, class: Class, limits: Limits) -> Option<(CallId, u16)> {
         let lane = self.lane(class)?;

@@ -6,7 +6,7 @@ use lnet_types::{Errno, IoVec, iovec_len, iovec_slice};
 use super::Server;
 use super::service::Moving;
 use crate::client::Direction;
-use crate::common::{BULK_PIECE, Cx, Post, errno, spec};
+use crate::common::{BULK_PIECE, Cx, Post, Word, errno, spec};
 use crate::event::Event;
 use crate::lose::Part;
 use crate::table::ServedId;
@@ -56,7 +56,7 @@ impl Server {
         for k in 0..if gone { 0 } else { posted } {
             let part = iovec_slice(memory, k * BULK_PIECE, BULK_PIECE);
             let post = cx.common.posts.insert(Post::ServerBulk { served: id });
-            let given = spec(part, post, MdOptions::ANSWERS, Some(2));
+            let given = spec(part, Word::Post(post), MdOptions::ANSWERS, Some(2));
             let md = match cx.below.bind(given) {
                 Ok(md) => md,
                 Err(e) => {

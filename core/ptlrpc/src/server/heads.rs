@@ -157,6 +157,9 @@ impl Heads {
 
     /// The next request, which takes a slot (P-115); whether it is a high-priority one.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Next, bool)> {
+        if self.waiting() == (0, 0) {
+            return None;
+        }
         let (free, free_high) = self.free();
         // Without a free slot no client may have one: those that wait, thousands of them when all
         // connect at once, are not looked at. With one, only clients that have slots are passed over.

@@ -260,7 +260,7 @@ impl Server {
         self.plan_early(cx, served);
         match place {
             Some(place) => self.hold(cx, target, place, id, served),
-            None => self.enqueue(cx, served),
+            None => self.enqueue(cx, served, true),
         }
     }
 }

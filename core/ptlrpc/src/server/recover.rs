@@ -218,7 +218,7 @@ impl Server {
             self.stats.late += 1;
             self.forget(cx, served);
         } else {
-            self.enqueue(cx, served);
+            self.enqueue(cx, served, false);
         }
     }
 

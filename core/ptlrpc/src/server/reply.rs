@@ -12,7 +12,7 @@ use super::Server;
 use super::difficult::{Difficult, Hold, Release};
 use super::service::{Origin, Work};
 use super::target::ReplyRecord;
-use crate::common::{Cx, Post, spec};
+use crate::common::{Cx, Post, Word, spec};
 use crate::estimate::wire_secs;
 use crate::lose::Part;
 use crate::sabotage::Sabotage;
@@ -270,17 +270,11 @@ impl Server {
             self.stats.no_memory += 1;
             return false;
         };
-        let post = cx.common.posts.insert(Post::Reply { span, to: origin.peer, difficult });
+        let post = cx.common.posts.insert(Post::Reply { to: origin.peer, difficult });
         // Sent, and acknowledged.
         let events = 1 + u32::from(difficult.is_some());
-        let given = spec(IoVec::from([span]), post, MdOptions::ANSWERS, Some(events));
-        let Ok(md) = cx.below.bind(given) else {
-            cx.common.posts.remove(post);
-            cx.below.free(span);
-            self.stats.no_memory += 1;
-            return false;
-        };
-        let put = Put {
+        let given = spec(IoVec::from([span]), Word::Post(post), MdOptions::ANSWERS, Some(events));
+        let put = |md| Put {
             md,
             ack: difficult.is_some(),
             src: Some(origin.to),
@@ -291,13 +285,13 @@ impl Server {
             hdr_data: 0,
             timeout: None,
         };
-        self.replies.change(origin.peer, |open| *open += 1);
-        if cx.below.put(put).is_err() {
-            // Its last event frees the memory; the client asks again.
-            let _ = cx.below.unlink(md);
+        if cx.below.send_block(given, put).is_err() {
+            // The client asks again.
+            cx.common.posts.remove(post);
             self.stats.no_memory += 1;
             return false;
         }
+        self.replies.change(origin.peer, |open| *open += 1);
         true
     }
 }

@@ -10,7 +10,7 @@ use super::early::Behindness;
 use super::heads::Heads;
 use super::nrs::{NrsError, Place};
 use super::recover::is_replay;
-use crate::common::{Cx, Post, errno, spec};
+use crate::common::{Cx, Post, Word, errno, spec};
 use crate::estimate::Estimate;
 use crate::event::{Event, Replay, Served};
 use crate::histogram::Histogram;
@@ -174,7 +174,7 @@ impl Server {
             let span = cx.below.alloc(size).ok_or(Errno::ENOMEM)?;
             let post = cx.common.posts.insert(Post::RequestBuffer { service: id, span });
             let options = MdOptions::OP_PUT | MdOptions::MAX_SIZE;
-            let mut buffer = spec(IoVec::from([span]), post, options, None);
+            let mut buffer = spec(IoVec::from([span]), Word::Post(post), options, None);
             buffer.max_size = service.config.request_max;
             buffer.unlink = lnet::Unlink::Auto;
             // Before the others: the memory that was used last is filled again first, and stays in the
@@ -191,15 +191,15 @@ impl Server {
         Ok(())
     }
 
-    /// A request waits for its turn.
-    pub(crate) fn enqueue(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) {
+    /// A request waits for its turn. One that arrives at this moment has been `checked` (P-106).
+    pub(crate) fn enqueue(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, checked: bool) {
         let now = cx.below.now();
         let Some(work) = self.work.get_mut(id) else { return };
         let (to, from) = (work.origin.service, work.origin.peer);
         let Some(service) = self.services.get_mut(to) else { return };
         work.high &= service.heads.high.is_some();
         if service.heads.admit(now, from, work.high) {
-            return self.begin(cx, to, id);
+            return self.begin(cx, to, id, checked);
         }
         work.place = Some(service.heads.enqueue(now, id, from, work.high));
         service.stuck.get_or_insert(now);
@@ -223,7 +223,7 @@ impl Server {
         let Some(place) = work.place.take() else { return false };
         service.heads.remove(place, false);
         work.high = true;
-        self.enqueue(cx, id);
+        self.enqueue(cx, id, false);
         true
     }
 
@@ -259,7 +259,7 @@ impl Server {
             if self.work.get(next.id).is_none() {
                 service.heads.release(next.from, high);
             }
-            self.begin(cx, id, next.id);
+            self.begin(cx, id, next.id, false);
         }
         // Requests that are held back have a time of their own (P-119).
         let due = self.services.get(id).and_then(|service| service.heads.due());
@@ -269,18 +269,21 @@ impl Server {
     }
 
     /// A request has its slot: the program gets it, unless it is over meanwhile.
-    fn begin(&mut self, cx: &mut Cx<'_, '_>, service: ServiceId, next: ServedId) {
+    fn begin(&mut self, cx: &mut Cx<'_, '_>, service: ServiceId, next: ServedId, checked: bool) {
         let now = cx.below.now();
         let Some(work) = self.work.get_mut(next) else { return };
         (work.place, work.slot) = (None, true);
-        let (origin, export, body) = (work.origin, work.export, work.body);
+        let late = work.origin.deadline <= now && work.body.opcode != Opcode::LDLM_CANCEL;
         // P-107: much may have happened since it arrived.
-        if !self.passes(cx, &origin, export, &body) {
-            self.forget(cx, next);
-            return;
+        if !checked {
+            let (origin, export, body) = (work.origin, work.export, work.body);
+            if !self.passes(cx, &origin, export, &body) {
+                self.forget(cx, next);
+                return;
+            }
         }
         // Its client has given it up; a cancel is done all the same.
-        if origin.deadline <= now && body.opcode != Opcode::LDLM_CANCEL {
+        if late {
             self.stats.late += 1;
             self.behind(cx, next, true);
             self.forget(cx, next);

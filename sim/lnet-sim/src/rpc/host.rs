@@ -453,6 +453,9 @@ impl Upper for RpcHost {
             self.locking.next(),
             self.filing.next(),
         ];
-        due.into_iter().flatten().min()
+        due.into_iter().fold(None, |first, due| match (first, due) {
+            (Some(first), Some(due)) => Some(first.min(due)),
+            (first, due) => first.or(due),
+        })
     }
 }

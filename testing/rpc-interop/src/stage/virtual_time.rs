@@ -140,8 +140,8 @@ impl VirtualTime {
         let Self { node, heap, uppers, now, sent, silent, held, .. } = self;
         loop {
             let mut more = false;
-            while let Some(event) = node.poll_event() {
-                uppers.event(*now, &event, node, heap);
+            while let Some(mut event) = node.poll_event() {
+                uppers.event(*now, &mut event, node, heap);
                 more = true;
             }
             while let Some(report) = node.poll_report() {
