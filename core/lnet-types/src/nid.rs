@@ -22,6 +22,7 @@ pub struct Nid([u8; 20]);
 impl Nid {
     /// The bytes as three words, which compare and hash without a call or a loop: it happens several
     /// times on the way of every message.
+    #[inline]
     const fn words(&self) -> (u64, u64, u32) {
         let b = &self.0;
         (
@@ -33,12 +34,14 @@ impl Nid {
 }
 
 impl PartialEq for Nid {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.words() == other.words()
     }
 }
 
 impl Hash for Nid {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (a, b, c) = self.words();
         state.write_u64(a);

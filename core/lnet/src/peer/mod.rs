@@ -357,6 +357,11 @@ impl Peers {
         self.owner(nid).and_then(|p| self.peers.get(p)).map_or(nid, |p| p.primary)
     }
 
+    /// What a peer is known by: its primary NID and its interfaces.
+    pub(crate) fn identity(&self, id: PeerId) -> Option<(Nid, SmallVec<[PeerNiId; 4]>)> {
+        self.peers.get(id).map(|p| (p.primary, p.nis().collect()))
+    }
+
     /// The identity behind an interface.
     pub(crate) fn primary_behind(&self, id: PeerNiId) -> Option<Nid> {
         self.nis.get(id).and_then(|n| self.peers.get(n.peer)).map(|p| p.primary)
