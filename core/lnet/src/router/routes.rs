@@ -49,7 +49,7 @@ pub(crate) struct Routes {
     /// For how many messages all routes were compared.
     #[cfg(test)]
     #[serde(skip)]
-    pub(crate) compared: crate::peer::Count,
+    pub(crate) compared: crate::table::Count,
 }
 
 /// Why a route was not added or removed. C-route-5 in the words of this node.
@@ -130,7 +130,7 @@ impl Routes {
             nets: BTreeMap::new(),
             rng: Prng::new(seed ^ 0x726f_7574_6573),
             #[cfg(test)]
-            compared: crate::peer::Count::default(),
+            compared: crate::table::Count::default(),
         }
     }
 
