@@ -22,6 +22,7 @@ pub struct Nid([u8; 20]);
 impl Nid {
     /// The bytes as three words, which compare and hash without a call or a loop: it happens several
     /// times on the way of every message.
+    #[inline]
     const fn words(&self) -> (u64, u64, u32) {
         let b = &self.0;
         (
@@ -40,6 +41,7 @@ impl PartialEq for Nid {
 }
 
 impl Hash for Nid {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (a, b, c) = self.words();
         state.write_u64(a);

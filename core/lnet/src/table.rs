@@ -53,6 +53,18 @@ impl Hasher for KeyedHasher {
     }
 }
 
+/// A counter that is no part of the state of a node: equal nodes look alike.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Count(pub(crate) core::cell::Cell<u64>);
+
+#[cfg(test)]
+impl core::fmt::Debug for Count {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Count")
+    }
+}
+
 /// A map that can be asked, and not walked.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookup<K, V>(HashMap<K, V, Keyed>);

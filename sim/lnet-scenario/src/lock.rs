@@ -26,6 +26,8 @@ pub struct LockLoad {
     /// I/O under the lock at this pace. The program has begun something: it ends it, for the whole of
     /// `hold`, even when another client wants the lock. `None`: no I/O.
     pub io: Option<Duration>,
+    /// Programs begin at random moments of so long a time, not all at once.
+    pub ramp: Duration,
 }
 
 /// Part of a name that is locked.
@@ -99,6 +101,7 @@ pub(crate) fn read(t: &mut Table<'_, '_>) -> Result<LockLoad, ScenarioError> {
     let names = t.take("names").map(|v| v.number(1, NAMES_MAX)).transpose()?;
     let part = t.take("part").map(|v| v.word(&PARTS)).transpose()?.unwrap_or(LockPart::Whole);
     let hold = t.take("hold").map(|v| v.duration()).transpose()?.unwrap_or_default();
+    let ramp = t.take("ramp").map(|v| v.duration()).transpose()?.unwrap_or_default();
     let keep = t.take("keep").map(|v| v.share()).transpose()?.unwrap_or(Share::ALL);
     let mut modes = ModeSet::default();
     let shown = t.require("modes", "modes like [\"PR\", \"PW\"]")?;
@@ -122,5 +125,5 @@ pub(crate) fn read(t: &mut Table<'_, '_>) -> Result<LockLoad, ScenarioError> {
         }
         None => None,
     };
-    Ok(LockLoad { names: names.map_or(NAMES, |n| n as u32), part, modes, hold, keep, io })
+    Ok(LockLoad { names: names.map_or(NAMES, |n| n as u32), part, modes, hold, keep, io, ramp })
 }

@@ -816,6 +816,7 @@ part = "touching"
 modes = ["PR", "PW", "GROUP"]
 hold = "30s"
 keep = "50%"
+ramp = "7s"
 io = "2s"
 
 [[fault]]
@@ -842,6 +843,7 @@ fn locks_and_their_faults_are_read() {
     let LoadKind::Lock(load) = s.rpc.loads[0].kind else { panic!("{:?}", s.rpc.loads) };
     assert_eq!((load.names, load.part, load.keep), (3, LockPart::Touching, Share(500_000)));
     assert_eq!((load.hold, load.io), (Duration::from_secs(30), Some(Duration::from_secs(2))));
+    assert_eq!(load.ramp, Duration::from_secs(7));
     let modes: Vec<String> = load.modes.iter().map(|mode| mode.to_string()).collect();
     assert_eq!(modes, ["PW", "PR", "GROUP"]);
     assert!(matches!(&s.faults[0].kind, FaultKind::Hang(on) if on.nodes() == [NodeId(0)]));

@@ -23,7 +23,7 @@ mod tests;
 mod view;
 mod wire;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lnet_types::{Errno, Instant, Prng};
 use lustre_wire::connect::{ConnectFlags, ConnectFlags2};
@@ -42,9 +42,9 @@ pub use view::LockView;
 use callback::CallbackAnswer;
 use namespace::{Namespace, Order, Ticket};
 
-/// The largest callback, bytes (P-37), and the buffers for callbacks.
+/// The largest callback, bytes (P-37), and the buffers for callbacks: one is filled, and one is for bursts.
 const CALLBACK_MAX: u32 = 5 << 10;
-const CALLBACK_BUFFERS: u32 = 8;
+const CALLBACK_BUFFERS: u32 = 2;
 
 /// Most glimpses that wait for the program; further ones are answered as if it knew nothing.
 pub const GLIMPSES_MAX: usize = 4096;
@@ -73,6 +73,9 @@ pub struct LockClient {
     /// Callbacks are served.
     serves: bool,
     spaces: BTreeMap<ImportId, Namespace>,
+    /// When each of them is due; those that never are, are not here. A client has a hundred imports, and is
+    /// asked after each message.
+    due: BTreeSet<(Instant, ImportId)>,
     calls: BTreeMap<CallId, (ImportId, Ticket)>,
     /// Glimpses that the program is to answer.
     glimpses: BTreeMap<GlimpseId, (ServedId, ImportId, LockId)>,
@@ -89,6 +92,7 @@ impl LockClient {
             glimpse: 0,
             serves: false,
             spaces: BTreeMap::new(),
+            due: BTreeSet::new(),
             calls: BTreeMap::new(),
             glimpses: BTreeMap::new(),
             events: VecDeque::new(),
@@ -103,7 +107,7 @@ impl LockClient {
         if !self.serves {
             let (portal, reply) = (Portal::LDLM_CALLBACK.0, Portal::LDLM_CALLBACK_REPLY.0);
             let service = ServiceConfig::new("ldlm_cbd", portal, reply, Portal::OST_BULK.0);
-            // A callback is small, and each buffer holds a hundred: sixteen times fewer than an OST's.
+            // A callback is small, each buffer holds a hundred, and one that is full is replaced at once.
             rpc.serve(ServiceConfig {
                 request_max: CALLBACK_MAX,
                 buffers: CALLBACK_BUFFERS,
@@ -228,7 +232,10 @@ impl LockClient {
                     ImportState::Evicted => self.with(import, rpc, |space, _| space.lost()),
                     ImportState::Closed => {
                         self.with(import, rpc, |space, _| space.lost());
-                        self.spaces.remove(&import);
+                        if let Some(at) = self.spaces.remove(&import).and_then(|space| space.listed)
+                        {
+                            self.due.remove(&(at, import));
+                        }
                     }
                     _ => {}
                 }
@@ -329,6 +336,12 @@ impl LockClient {
             }
             self.events.push_back((import, event));
         }
+        let due = space.due();
+        let was = core::mem::replace(&mut space.listed, due);
+        if was != due {
+            was.map(|at| self.due.remove(&(at, import)));
+            due.map(|at| self.due.insert((at, import)));
+        }
     }
 
     /// What the program is to know next, and of which import.
@@ -338,14 +351,16 @@ impl LockClient {
 
     /// When [`LockClient::handle_timeout`] is wanted.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.spaces.values().filter_map(Namespace::due).min()
+        let first = self.due.first().map(|(at, _)| *at);
+        debug_assert_eq!(first, self.spaces.values().filter_map(Namespace::due).min());
+        first
     }
 
     /// Runs what is due.
     pub fn handle_timeout(&mut self, rpc: &mut Rpc<'_, '_>) {
         let now = rpc.now();
-        let due = |(_, space): &(&ImportId, &Namespace)| space.due().is_some_and(|at| at <= now);
-        let due: Vec<ImportId> = self.spaces.iter().filter(due).map(|(id, _)| *id).collect();
+        let due = self.due.iter().take_while(|(at, _)| *at <= now);
+        let due: BTreeSet<ImportId> = due.map(|(_, import)| *import).collect();
         for import in due {
             self.with(import, rpc, Namespace::handle_timeout);
         }

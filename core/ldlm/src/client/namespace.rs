@@ -85,6 +85,8 @@ pub(super) struct Namespace {
     conversions: u32,
     estimate: Estimate,
     held: bool,
+    /// When it is due, as far as the list of all imports says.
+    pub(super) listed: Option<Instant>,
 }
 
 impl Namespace {
@@ -106,6 +108,7 @@ impl Namespace {
             round: 0,
             conversions: 0,
             held: false,
+            listed: None,
         }
     }
 

@@ -22,8 +22,12 @@ impl Node {
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let Some(data) = peer.disc.received.take() else { return };
         peer.disc.learn.succeed(data.generation);
+        let before = self.peers.identity(id);
         let at = self.process_data(now, id, &data);
-        self.rehome_later();
+        // As a rule a peer says what it has said before, and no route has to be looked at.
+        if at != id || self.peers.identity(id) != before {
+            self.rehome_later();
+        }
         self.resume_discovery(at);
     }
 

@@ -286,7 +286,7 @@ pub(crate) struct Peers {
     /// How often it was asked.
     #[cfg(test)]
     #[serde(skip)]
-    pub(crate) lookups: Count,
+    pub(crate) lookups: crate::table::Count,
     /// Peers by age, the order of listings.
     pub(crate) by_age: std::collections::BTreeMap<u64, PeerId>,
     births: u64,
@@ -294,18 +294,6 @@ pub(crate) struct Peers {
     pub(crate) debts: VecDeque<(Nid, Budget)>,
     /// Peers that had NIDs which they have released.
     previous_owners: VecDeque<PreviousOwner>,
-}
-
-/// A counter that is no part of the state of a node: equal nodes look alike.
-#[cfg(test)]
-#[derive(Default)]
-pub(crate) struct Count(pub(crate) core::cell::Cell<u64>);
-
-#[cfg(test)]
-impl core::fmt::Debug for Count {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Count")
-    }
 }
 
 impl Peers {
@@ -316,7 +304,7 @@ impl Peers {
             policy,
             by_nid: Lookup::new(seed),
             #[cfg(test)]
-            lookups: Count::default(),
+            lookups: crate::table::Count::default(),
             by_age: std::collections::BTreeMap::new(),
             births: 0,
             debts: VecDeque::new(),
@@ -355,6 +343,11 @@ impl Peers {
     /// The identity behind `nid`; itself if unknown (O-47).
     pub(crate) fn primary_of(&self, nid: Nid) -> Nid {
         self.owner(nid).and_then(|p| self.peers.get(p)).map_or(nid, |p| p.primary)
+    }
+
+    /// What a peer is known by: its primary NID and its interfaces.
+    pub(crate) fn identity(&self, id: PeerId) -> Option<(Nid, SmallVec<[PeerNiId; 4]>)> {
+        self.peers.get(id).map(|p| (p.primary, p.nis().collect()))
     }
 
     /// The identity behind an interface.

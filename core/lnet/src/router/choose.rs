@@ -9,6 +9,7 @@ use lnet_types::{Errno, Net, NiId, Nid, PeerId, PeerNiId};
 
 use super::alive;
 use super::routes::Route;
+use crate::HEALTH_MAX;
 use crate::peer::{Peer, PeerNi};
 use crate::send::key::{
     Doubted, Down, GatewayKey, NotPreferred, Priority, RouteKey, Tried, choose,
@@ -61,7 +62,7 @@ pub(crate) fn onward(
         }
         return routed(t, r, Some(r.target), None, rec);
     }
-    let ailing = !target.port.status_up || target.port.health < crate::HEALTH_MAX;
+    let ailing = !target.port.status_up || target.port.health < HEALTH_MAX;
     if passing.from_mr && peer.is_mr() && ailing && !r.recovery {
         return best_pair(t, r, peer, rec);
     }
@@ -138,12 +139,25 @@ fn by_route(
     };
     let target = t.peers.nis.get(dest).ok_or(Errno::EFAULT)?;
     let source = from.and_then(|ni| t.nis.get(ni)).map(|ni| ni.nid.net());
-    let candidates: Vec<Candidate<'_>> = usable(t, r, target, source).collect();
-    let best = candidates.iter().map(|c| c.ni.port.health).max().unwrap_or(0);
-    let highest = candidates.iter().map(|c| c.route.seq).max().unwrap_or(0);
-    let keyed = candidates.iter().map(|c| (c, key(t, r, target, best, c)));
-    let chosen =
-        choose(rec, Step::Gateway, keyed, |c| Named::Nid(c.ni.nid)).ok_or(Errno::EHOSTUNREACH)?;
+    let ideal = match rec {
+        None => ideal(t, r, target, source),
+        Some(_) => None,
+    };
+    let (chosen, highest) = match ideal {
+        Some(found) => {
+            debug_assert_eq!(
+                compared(t, r, target, source, &mut None).map(|(c, seq)| (c.hop, c.place, seq)),
+                Some((found.0.hop, found.0.place, found.1)),
+                "an ideal gateway is the best one"
+            );
+            found
+        }
+        None => {
+            #[cfg(test)]
+            t.routes.compared.0.update(|n| n + 1);
+            compared(t, r, target, source, rec).ok_or(Errno::EHOSTUNREACH)?
+        }
+    };
     let ni = match from {
         Some(ni) => ni,
         None => {
@@ -162,7 +176,99 @@ fn by_route(
     })
 }
 
+/// The best candidate, and the highest place in the round that any has.
+fn compared<'a>(
+    t: Tables<'a>,
+    r: &Request<'_>,
+    dest: &PeerNi,
+    source: Option<Net>,
+    rec: &mut Recorder<'_>,
+) -> Option<(Candidate<'a>, u64)> {
+    let routes = t.routes.to(dest.nid.net()).iter().enumerate();
+    let candidates: Vec<Candidate<'a>> =
+        routes.filter_map(|of| usable(t, r, dest, source, of)).collect();
+    let best = candidates.iter().map(|c| c.ni.port.health).max().unwrap_or(0);
+    let highest = candidates.iter().map(|c| c.route.seq).max().unwrap_or(0);
+    let keyed = candidates.iter().map(|c| (c, key(t, r, dest, best, c)));
+    let chosen = choose(rec, Step::Gateway, keyed, |c| Named::Nid(c.ni.nid))?;
+    Some((*chosen, highest))
+}
+
+/// How many routes are looked at for one that is ideal before all are compared.
+const LOOKS: usize = 4;
+
+/// The same, if it is found without comparing all: the first of the round whose key no other can undercut
+/// but by its turn. As a rule nothing is wrong with any gateway and that is the very first, while a node
+/// with dozens of them has their records all over its memory.
+fn ideal<'a>(
+    t: Tables<'a>,
+    r: &Request<'_>,
+    dest: &PeerNi,
+    source: Option<Net>,
+) -> Option<(Candidate<'a>, u64)> {
+    let routes = t.routes.to(dest.nid.net());
+    let (first, last, least) = bounds(t, routes)?;
+    let highest = usable(t, r, dest, source, last)?.route.seq;
+    let mut next = first;
+    for _ in 0..LOOKS {
+        let found = usable(t, r, dest, source, next);
+        if let Some(found) = found.filter(|found| {
+            let key = key(t, r, dest, HEALTH_MAX, found);
+            key == RouteKey { seq: key.seq, place: key.place, ..least }
+        }) {
+            return Some((found, highest));
+        }
+        let turn = |&(place, route): &(usize, &Route)| (route.seq, Reverse(place));
+        next = routes.iter().enumerate().filter(|of| turn(of) > turn(&next)).min_by_key(turn)?;
+    }
+    None
+}
+
+/// A route, and its place in the list.
+type Placed<'a> = (usize, &'a Route);
+
+/// Of routes to one network those that are the first and the last in the round, and what no key of theirs
+/// is less than, its turn apart.
+fn bounds<'a>(t: Tables<'a>, routes: &'a [Route]) -> Option<(Placed<'a>, Placed<'a>, RouteKey)> {
+    let one = (0, routes.first()?);
+    let (mut first, mut last) = (one, one);
+    let (mut least_priority, mut least_hops) = (u32::MAX, u64::MAX);
+    for (place, route) in routes.iter().enumerate() {
+        // Of equals the later one wins.
+        if route.seq <= first.1.seq {
+            first = (place, route);
+        }
+        if route.seq > last.1.seq {
+            last = (place, route);
+        }
+        least_priority = least_priority.min(route.priority);
+        least_hops = least_hops.min(hops(route));
+    }
+    let turns = t.tunables.legacy_route_rr != 0;
+    let credits = t.nets.iter().map(|n| n.tunables.peer_credits).max().unwrap_or(0) as i32;
+    let least = RouteKey {
+        silent: Doubted::default(),
+        tried: Tried(false),
+        not_preferred: NotPreferred(false),
+        priority: least_priority.into(),
+        hops: least_hops,
+        health: Reverse(if turns { 0 } else { HEALTH_MAX }),
+        shaky: Doubted::default(),
+        queued_bytes: 0,
+        credits: Reverse(if turns { 0 } else { credits }),
+        seq: 0,
+        place: Reverse(0),
+    };
+    Some((first, last, least))
+}
+
+/// Routers on the way.
+fn hops(route: &Route) -> u64 {
+    route.hops.unwrap_or(1).into()
+}
+
 /// A route that may be used, and the interface of its gateway that would be.
+#[derive(Clone, Copy)]
 struct Candidate<'a> {
     route: &'a Route,
     place: usize,
@@ -170,42 +276,41 @@ struct Candidate<'a> {
     ni: &'a PeerNi,
 }
 
-/// S-54.
+/// A route at its place in the list as a candidate (S-54).
 fn usable<'a>(
     t: Tables<'a>,
-    r: &'a Request<'a>,
-    dest: &'a PeerNi,
+    r: &Request<'_>,
+    dest: &PeerNi,
     source: Option<Net>,
-) -> impl Iterator<Item = Candidate<'a>> + 'a {
-    t.routes.to(dest.nid.net()).iter().enumerate().filter_map(move |(place, route)| {
-        let previous = r.passing.and_then(|p| p.previous);
-        // Neither back where it came from, nor through a gateway to that gateway's own far side,
-        // which it would take for a mistake (S-81.3).
-        if previous == Some(route.gateway)
-            || dest.peer == route.gateway
-            || !alive::is_route_alive(t.tunables, t.peers, route)
-        {
-            return None;
-        }
-        let gateway = t.peers.peers.get(route.gateway)?;
-        let (hop, ni) = gateway
-            .nets
-            .iter()
-            .filter(|n| source.is_none_or(|s| s == n.net) && local_net(t, n.net).is_some())
-            .flat_map(|n| &n.nis)
-            .filter_map(|id| t.peers.nis.get(*id).map(|n| (*id, n)))
-            .min_by_key(|&(id, n)| GatewayKey {
-                down: Down(avoids_tried(t) && !n.port.status_up),
-                silent: silent(t, own(t, n), &[id]),
-                health: Reverse(n.port.health),
-                tried: Tried(was_tried(t, r, id)),
-                priority: Priority(n.port.grade.priority),
-                shaky: Doubted { around: 0, ..shaky(t, own(t, n), &[id]) },
-                credits: Reverse(n.port.credits.free),
-                seq: n.port.seq,
-            })?;
-        Some(Candidate { route, place, hop, ni })
-    })
+    (place, route): (usize, &'a Route),
+) -> Option<Candidate<'a>> {
+    let previous = r.passing.and_then(|p| p.previous);
+    // Neither back where it came from, nor through a gateway to that gateway's own far side,
+    // which it would take for a mistake (S-81.3).
+    if previous == Some(route.gateway)
+        || dest.peer == route.gateway
+        || !alive::is_route_alive(t.tunables, t.peers, route)
+    {
+        return None;
+    }
+    let gateway = t.peers.peers.get(route.gateway)?;
+    let (hop, ni) = gateway
+        .nets
+        .iter()
+        .filter(|n| source.is_none_or(|s| s == n.net) && local_net(t, n.net).is_some())
+        .flat_map(|n| &n.nis)
+        .filter_map(|id| t.peers.nis.get(*id).map(|n| (*id, n)))
+        .min_by_key(|&(id, n)| GatewayKey {
+            down: Down(avoids_tried(t) && !n.port.status_up),
+            silent: silent(t, own(t, n), &[id]),
+            health: Reverse(n.port.health),
+            tried: Tried(was_tried(t, r, id)),
+            priority: Priority(n.port.grade.priority),
+            shaky: Doubted { around: 0, ..shaky(t, own(t, n), &[id]) },
+            credits: Reverse(n.port.credits.free),
+            seq: n.port.seq,
+        })?;
+    Some(Candidate { route, place, hop, ni })
 }
 
 /// Our interfaces from which rails lead to a gateway's.
@@ -229,7 +334,7 @@ fn key(t: Tables<'_>, r: &Request<'_>, dest: &PeerNi, best: u32, c: &Candidate<'
             dest.mapping.iter().any(|m| !m.routers.is_empty()) && !primary.is_some_and(preferred),
         ),
         priority: c.route.priority.into(),
-        hops: c.route.hops.unwrap_or(1).into(),
+        hops: hops(c.route),
         health: Reverse(if turns { 0 } else { within_range(t, c.ni.port.health, best) }),
         shaky: Doubted { around: 0, ..shaky(t, own(t, c.ni), &[c.hop]) },
         queued_bytes: if turns { 0 } else { c.ni.queued_bytes },

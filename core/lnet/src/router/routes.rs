@@ -46,6 +46,10 @@ pub(super) const ROUTES_MAX: usize = 1 << 16;
 pub(crate) struct Routes {
     nets: BTreeMap<Net, Vec<Route>>,
     rng: Prng,
+    /// For how many messages all routes were compared.
+    #[cfg(test)]
+    #[serde(skip)]
+    pub(crate) compared: crate::table::Count,
 }
 
 /// Why a route was not added or removed. C-route-5 in the words of this node.
@@ -122,7 +126,12 @@ impl RouteError {
 
 impl Routes {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { nets: BTreeMap::new(), rng: Prng::new(seed ^ 0x726f_7574_6573) }
+        Self {
+            nets: BTreeMap::new(),
+            rng: Prng::new(seed ^ 0x726f_7574_6573),
+            #[cfg(test)]
+            compared: crate::table::Count::default(),
+        }
     }
 
     /// Routes to `net`, in list order.

@@ -254,6 +254,25 @@ fn the_path_of_a_response_is_that_of_its_request() {
     assert_eq!(forth.iter().filter(|n| **n == nid(G1[1])).count(), 2, "they take turns");
 }
 
+#[test]
+fn gateways_with_which_nothing_is_wrong_are_not_compared_for_each_message() {
+    let names: Vec<[String; 2]> =
+        (10..42).map(|n| [format!("10.77.0.{n}@tcp"), format!("10.77.1.{n}@tcp1")]).collect();
+    let routers: Vec<[&str; 2]> = names.iter().map(|n| [n[0].as_str(), n[1].as_str()]).collect();
+    let mut w = ready(Profile::Default, &routers);
+    let compared = |w: &World| w.hosts[0].node.router.routes.compared.0.get();
+    let before = compared(&w);
+    for _ in 0..96 {
+        w.put(0, B, 7, false);
+        w.run(Duration::from_millis(10));
+    }
+    assert_eq!(compared(&w), before);
+    let hops = w.test_hops(0);
+    for g in &routers {
+        assert_eq!(hops.iter().filter(|h| **h == nid(g[0])).count(), 3, "{} in its turn", g[0]);
+    }
+}
+
 /// Routers used for eight PUTs, each complete before the next.
 fn chosen(w: &mut World) -> Vec<Nid> {
     forget(w);

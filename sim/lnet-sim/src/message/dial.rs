@@ -65,10 +65,11 @@ impl Messages {
     }
 
     /// The own link is back: the next attempt need not wait, where rails are looked after.
-    pub(super) fn hasten(&mut self, cx: &Cx<'_, MessageEvent>, pair: u32, end: usize) {
+    pub(super) fn hasten(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
         if self.looks_after_rails(cx, pair, end) {
             let dial = &mut self.pairs[pair as usize].dial[end];
             (dial.not_before, dial.backoff) = (Instant::ZERO, Duration::ZERO);
+            self.look(cx, pair, end);
         }
     }
 
@@ -150,6 +151,7 @@ impl Messages {
             dir.unread = 0;
         }
         self.connected(cx, pair);
+        (0..2).for_each(|end| self.look(cx, pair, end));
         self.pump(cx, pair, 0);
         self.pump(cx, pair, 1);
     }
@@ -178,6 +180,8 @@ impl Messages {
         dial.not_before = cx.now + dial.backoff;
         // As if it had been open: its node gets the report that there is no connection.
         p.open[end] = 0;
+        self.look(cx, pair, end);
+        let p = &mut self.pairs[pair as usize];
         let (nid, heard, rail) =
             (cx.directory.rail(p.ends[1 - end]).nid, p.heard[end], p.ends[end]);
         let parcels = &self.parcels;

@@ -53,16 +53,38 @@ impl Messages {
         if p.doubted[end].is_some() {
             return;
         }
-        p.doubted[end] = Some(cx.now);
-        let at = cx.now + LOOK;
-        cx.at(at, MessageEvent(What::Proof { pair, end: end as u8 }));
+        (p.doubted[end], p.look[end]) = (Some(cx.now), cx.now + LOOK);
+        cx.at(p.look[end], MessageEvent(What::Proof { pair, end: end as u8 }));
         self.judged(cx, pair, end, Doubt::Silent);
+    }
+
+    /// Sees to the next look at a rail, if it is doubted. There is one every [`LOOK`], but for those that
+    /// could find nothing: while what was written is not acknowledged, an attempt to connect is under way, or
+    /// it is too soon for another one. To be called when that is over.
+    pub(super) fn look(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
+        let paused = self.is_paused(cx, pair, end);
+        let p = &mut self.pairs[pair as usize];
+        let Some(since) = p.doubted[end] else { return };
+        let forgotten = Instant(since.0 + FORGET.as_nanos() as u64 + 1);
+        let from = match p.dial[end] {
+            _ if p.open[end] != 0 && !p.dirs[end].stalled.is_empty() => forgotten,
+            _ if p.open[end] != 0 || paused => cx.now,
+            dial if dial.trying => forgotten,
+            dial => dial.not_before.min(forgotten),
+        };
+        let passed = from.max(Instant(cx.now.0 + 1)).0 - since.0;
+        let look = LOOK.as_nanos() as u64;
+        let at = Instant(since.0 + passed.div_ceil(look) * look);
+        if p.look[end] <= cx.now || at < p.look[end] {
+            p.look[end] = at;
+            cx.at(at, MessageEvent(What::Proof { pair, end: end as u8 }));
+        }
     }
 
     /// Does it carry again?
     pub(super) fn prove(&mut self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
         let p = &mut self.pairs[pair as usize];
-        let Some(since) = p.doubted[end] else { return };
+        let Some(since) = p.doubted[end].filter(|_| p.look[end] == cx.now) else { return };
         let well = p.open[end] != 0 && p.dirs[end].stalled.is_empty();
         if well || cx.now > since + FORGET {
             p.doubted[end] = None;
@@ -77,8 +99,7 @@ impl Messages {
             // Too soon after the last attempt: at a later look.
             let _ = self.want(cx, pair, end);
         }
-        let at = cx.now + LOOK;
-        cx.at(at, MessageEvent(What::Proof { pair, end: end as u8 }));
+        self.look(cx, pair, end);
     }
 
     /// Takes what an end has written and what has not arrived; it may arrive all the same.

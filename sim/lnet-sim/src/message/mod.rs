@@ -296,6 +296,7 @@ impl Messages {
             for parcel in all {
                 self.stream(cx, pair, dir, made, parcel, &way);
             }
+            self.look(cx, pair, dir);
         } else if cx.now >= over {
             let replaced = replaced_after.is_some();
             self.close(cx, pair, dir, if replaced { Why::Replaced } else { Why::SendTimeout });
@@ -445,6 +446,7 @@ impl Messages {
                 host.node.rx_gone(host.clock.local(now), ni, rx);
             }
         }
+        self.look(cx, pair, end);
         was
     }
 

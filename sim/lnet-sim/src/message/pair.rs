@@ -140,6 +140,8 @@ pub(super) struct Pair {
     pub(super) heard: [Instant; 2],
     /// Since when each end doubts the rail (DEC-31).
     pub(super) doubted: [Option<Instant>; 2],
+    /// When such a rail is looked at next.
+    pub(super) look: [Instant; 2],
     /// Whether each end repeats what a connection loses, as the other one does.
     pub(super) repeats: [bool; 2],
 }
@@ -155,6 +157,7 @@ impl Pair {
             dirs: Default::default(),
             heard: [Instant::ZERO; 2],
             doubted: [None; 2],
+            look: [Instant::ZERO; 2],
             repeats: [false; 2],
         }
     }

@@ -151,20 +151,43 @@ pub struct CabinetSize {
     pub targets: u32,
     /// File systems that each client has mounted.
     pub file_systems: u32,
+    /// Names of a file system for each client: so many that one in twenty clients holds a lock that another
+    /// wants.
+    pub share: u32,
+    /// How long a program rests after a lock, seconds; each client has a program for each target.
+    pub think: u32,
+    /// In what time programs begin, seconds.
+    pub ramp: u32,
 }
 
 impl CabinetSize {
     /// As the files have it.
-    pub const TENTH: Self =
-        Self { clients: 355, routers: 4, servers: 2, targets: 4, file_systems: 1 };
-    /// All 3,648 slots of the cabinets.
-    pub const FULL: Self =
-        Self { clients: 3611, routers: 32, servers: 8, targets: 32, file_systems: 1 };
+    pub const TENTH: Self = Self {
+        clients: 355,
+        routers: 4,
+        servers: 2,
+        targets: 4,
+        file_systems: 1,
+        share: 3,
+        think: 20,
+        ramp: 0,
+    };
+    /// All 3,648 slots of the cabinets. A client asks for as many locks as one of [`Self::TENTH`], of eight
+    /// times as many targets, and so one after the other.
+    pub const FULL: Self = Self {
+        clients: 3611,
+        routers: 32,
+        servers: 8,
+        targets: 32,
+        file_systems: 1,
+        share: 1,
+        think: 160,
+        ramp: 160,
+    };
 
-    /// Names for which clients compete, on each target: one in twenty clients holds a lock that another
-    /// wants, in each file system.
+    /// Names for which clients compete, on each target.
     fn names(self) -> u32 {
-        (self.clients * 3 / self.targets).max(1)
+        (self.clients * self.share / self.targets).max(1)
     }
 
     /// Targets of all file systems.
@@ -206,6 +229,9 @@ pub fn cabinets(event: &CabinetEvent, arm: &Arm, size: CabinetSize) -> Result<Sc
         .collect::<Result<Vec<_>, _>>()?;
     let targets: Vec<String> = (0..size.all_targets()).map(|n| format!("\"ost-{n}\"")).collect();
     changes.push(Change::new("workload.0.names", &size.names().to_string())?);
+    for (word, seconds) in [("think", size.think), ("ramp", size.ramp)] {
+        changes.push(Change::new(&format!("workload.0.{word}"), &format!("\"{seconds}s\""))?);
+    }
     // Each file system is used as one alone is.
     changes.push(Change::new("workload.0.window", &size.file_systems.to_string())?);
     changes.push(Change::new("workload.0.to", &format!("[{}]", targets.join(", ")))?);

@@ -9,9 +9,13 @@ const TWO: CabinetSize = CabinetSize { file_systems: 2, ..CabinetSize::TENTH };
 
 /// Plays an event in an arm, by their names.
 fn play(event: &str, arm: &str) -> SiteRun {
+    play_of(SMALL, event, arm)
+}
+
+fn play_of(size: CabinetSize, event: &str, arm: &str) -> SiteRun {
     let event = EVENTS.iter().find(|e| e.name == event).unwrap();
     let arm = ARMS.iter().find(|a| a.name == arm).unwrap();
-    let run = play_cabinets(event, arm, SMALL, 1).unwrap();
+    let run = play_cabinets(event, arm, size, 1).unwrap();
     println!("{}, {}: {run}", event.name, arm.name);
     // Crashed clients are gone within 1.5 x obd_timeout, whatever the arm.
     assert!(run.dead_left == 0 && run.dead_gone <= Duration::from_secs(451), "{run}");
@@ -57,6 +61,16 @@ fn each_claim_that_runs_do_not_bear_out_is_named() {
     // What was not played is no miss, and compared with nothing.
     assert_eq!(unmet(&EVENTS[0], &[None, run(2), None, run(0)]), [""; 0]);
     assert_eq!(unmet(&EVENTS[0], &[run(0), None, None, None]), ["A evicts no client"]);
+}
+
+#[test]
+fn about_one_client_in_twenty_holds_a_lock_that_another_wants_at_either_size() {
+    let full = CabinetSize { clients: 32, routers: 4, servers: 2, ..CabinetSize::FULL };
+    let tenth = CabinetSize { clients: 64, ..CabinetSize::TENTH };
+    for size in [full, tenth] {
+        let run = play_of(size, "a router dies", "C");
+        assert!((30..=100).contains(&run.wanted_per_mille), "{size:?}: {run}");
+    }
 }
 
 #[test]

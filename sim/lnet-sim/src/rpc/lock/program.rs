@@ -80,6 +80,9 @@ pub(in crate::rpc) struct Locking {
     client: LockClient,
     streams: Vec<Stream>,
     programs: Vec<Program>,
+    /// When the first of them is due, unless one has changed since.
+    due: Option<Instant>,
+    changed: bool,
     /// Which program a hold is of.
     holds: BTreeMap<HoldId, usize>,
     /// I/O under way: its program, and the ask that it is under.
@@ -115,6 +118,8 @@ impl Locking {
             client,
             streams: Vec::new(),
             programs: Vec::new(),
+            due: None,
+            changed: true,
             holds: BTreeMap::new(),
             calls: BTreeMap::new(),
             count: 0,
@@ -153,7 +158,10 @@ impl Locking {
                         mode: Mode::Nl,
                         part: Policy::Plain,
                     };
-                    let state = State::Rests(begin);
+                    // One without a ramp draws nothing.
+                    let ramp = u64::try_from(load.ramp.as_nanos()).unwrap_or(u64::MAX);
+                    let later = if ramp == 0 { 0 } else { self.rng.below(ramp) };
+                    let state = State::Rests(begin + Duration::from_nanos(later));
                     self.programs.push(Program { stream, ask: CallNo(0), want, state });
                 }
             }
@@ -163,6 +171,7 @@ impl Locking {
 
     pub(in crate::rpc) fn hang(&mut self, hangs: bool) {
         self.hangs = hangs;
+        self.changed = true;
     }
 
     fn load(&self, stream: &Stream) -> Option<&RpcLoad> {
@@ -186,12 +195,24 @@ impl Locking {
         }
     }
 
+    /// When the first program has something to do.
+    fn first(&self) -> Option<Instant> {
+        self.programs.iter().filter_map(|program| self.due(program)).min()
+    }
+
+    /// A program, to be changed.
+    fn program_mut(&mut self, at: usize) -> Option<&mut Program> {
+        self.changed = true;
+        self.programs.get_mut(at)
+    }
+
     /// When [`Self::run`] is wanted.
     pub(in crate::rpc) fn next(&self) -> Option<Instant> {
         if self.programs.is_empty() {
             return None;
         }
-        let programs = self.programs.iter().filter_map(|program| self.due(program)).min();
+        debug_assert!(self.changed || self.due == self.first());
+        let programs = if self.changed { self.first() } else { self.due };
         [programs, self.client.poll_timeout()].into_iter().flatten().min()
     }
 
@@ -211,6 +232,12 @@ impl Locking {
         }
         loop {
             self.learn(ptlrpc, below, notes);
+            if core::mem::take(&mut self.changed) {
+                self.due = self.first();
+            }
+            if self.due.is_none_or(|due| due > now) {
+                return;
+            }
             let due = |program: &Program| self.due(program).is_some_and(|at| at <= now);
             let Some(at) = self.programs.iter().position(due) else { return };
             match self.programs.get(at).map(|program| program.state) {
@@ -299,7 +326,7 @@ impl Locking {
                 State::Rests(now + Duration::from_secs(1))
             }
         };
-        if let Some(program) = self.programs.get_mut(at) {
+        if let Some(program) = self.program_mut(at) {
             (program.ask, program.want, program.state) = (ask, want, state);
         }
     }
@@ -312,7 +339,7 @@ impl Locking {
             Some(Pace::Window { think, .. }) => think,
             _ => Duration::ZERO,
         };
-        if let Some(program) = self.programs.get_mut(at) {
+        if let Some(program) = self.program_mut(at) {
             program.state = State::Rests(now + think.max(least));
         }
     }
@@ -346,6 +373,7 @@ impl Locking {
         below: &mut Below<'_>,
         notes: &mut Vec<RpcSeen>,
     ) {
+        self.changed = true;
         let Some(program) = self.programs.get_mut(at) else { return };
         let (nth, ask, want) = (program.stream, program.ask, program.want);
         let (State::Holds(holding), Some(stream)) = (&mut program.state, self.streams.get(nth))
@@ -385,7 +413,7 @@ impl Locking {
         result: Result<&Reply, CallError>,
         notes: &mut Vec<RpcSeen>,
     ) {
-        let Some(program) = self.programs.get_mut(at).filter(|program| program.ask == ask) else {
+        let Some(program) = self.program_mut(at).filter(|program| program.ask == ask) else {
             return;
         };
         if let State::Holds(holding) = &mut program.state {
@@ -465,6 +493,7 @@ impl Locking {
         notes: &mut Vec<RpcSeen>,
     ) {
         let Some(at) = self.holds.get(&hold).copied() else { return };
+        self.changed = true;
         let Some(program) = self.programs.get_mut(at) else { return };
         let Some(stream) = self.streams.get(program.stream) else { return };
         let State::Waits { since } = program.state else { return };
@@ -502,7 +531,7 @@ impl Locking {
             let Policy::Ibits { bits: keep, .. } = of_lock else { return };
             self.note(nth, LockSeen::Shrunk { ask, left: mine }, notes);
             holding.part = of_lock;
-            if let Some(program) = self.programs.get_mut(at) {
+            if let Some(program) = self.program_mut(at) {
                 (program.want.part, program.state) = (mine, State::Holds(holding));
             }
             // One that can't be converted stays called back, and goes when its time has come.
@@ -512,7 +541,7 @@ impl Locking {
         }
         let soon = below.now() + Duration::from_millis(self.rng.below(LETS_GO_MS));
         holding.until = holding.until.min(soon);
-        if let Some(program) = self.programs.get_mut(at) {
+        if let Some(program) = self.program_mut(at) {
             program.state = State::Holds(holding);
         }
     }
