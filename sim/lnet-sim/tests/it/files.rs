@@ -165,6 +165,7 @@ fn earlier_findings_of_the_swarm_of_files_hold_now() {
         175991331111111069,
         // The name that is renamed is gone, and the other one leads to another target.
         9000676826378563301,
+        7792624605893922047,
     ];
     for seed in found {
         rounds::holds(Floor::Files, seed);

@@ -104,6 +104,13 @@ impl Kept {
         pairs.filter_map(|(here, there)| here.with_others_of(there)).collect()
     }
 
+    /// Whether the directory of a change over two targets may be lost: the target that has lost it with the
+    /// visit's eviction says so to the other one, before the visit has heard of it.
+    fn may_have_lost_directory(&self, op: &FileOp) -> bool {
+        let lacks = |mut tree: Tree| !tree.is_there() || tree.apply(op) == Err(Errno::ENOENT);
+        self.gone && self.last().is_of_two(op) && self.left_trees(None).into_iter().any(lacks)
+    }
+
     /// The visit has ended; `whole`: it has heard of no loss in its end. One that was evicted may have heard of
     /// it before. What is cached has its own targets for that.
     fn left(&mut self, whole: bool) {
@@ -342,7 +349,8 @@ impl FileModel {
         }
         // Its opens have ended with the eviction.
         let ends = kept.gone && kept.last().is_nameless(&op);
-        if ends && matches!(result, Err(Errno::ENOENT | Errno::ESTALE)) {
+        let lost = ends || kept.may_have_lost_directory(&op);
+        if lost && matches!(result, Err(Errno::ENOENT | Errno::ESTALE)) {
             return Ok(());
         }
         if let (Ok(FileAnswer::Bytes(want)), Ok(FileAnswer::Bytes(have))) = (&expected, &result)
