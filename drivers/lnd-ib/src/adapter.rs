@@ -37,8 +37,14 @@ pub trait Adapter {
         mem: &mut dyn Memory,
     ) -> Result<RdmaDesc, Errno>;
 
-    /// Makes memory unreachable before the call returns.
+    /// Makes memory unreachable before the call returns. What a peer may be writing is unmapped when its
+    /// connection is destroyed (RS-096).
     fn unmap(&mut self, map: MapId);
+
+    /// The same, at the node's wish: a peer that may be writing loses its connection if it does.
+    fn revoke(&mut self, map: MapId) {
+        self.unmap(map);
+    }
 
     /// The bytes of a receive buffer; none of one that is posted.
     fn slot(&self, conn: ConnId, slot: u16) -> &[u8];

@@ -119,7 +119,7 @@ impl<A: Adapter> IbDriver<A> {
     pub fn withdraw(&mut self, ni: NiId, msg: MsgId) {
         let now = self.now;
         if let Some(port) = self.port(ni) {
-            port.ib.withdraw(now, msg);
+            port.withdraw(now, msg);
         }
     }
 

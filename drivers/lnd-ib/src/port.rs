@@ -61,7 +61,14 @@ impl<A: Adapter> Port<A> {
     /// Forgets that `msg` is being received, and makes its memory unreachable before it returns.
     pub fn abandon(&mut self, now: Instant, msg: MsgId) {
         if let Some(map) = self.ib.abandon(now, msg) {
-            self.adapter.unmap(map);
+            self.adapter.revoke(map);
+        }
+    }
+
+    /// Ends the exchange of a GET, and makes its memory unreachable before it returns.
+    pub fn withdraw(&mut self, now: Instant, msg: MsgId) {
+        if let Some(map) = self.ib.withdraw(now, msg) {
+            self.adapter.revoke(map);
         }
     }
 

@@ -327,6 +327,10 @@ impl Adapter for Emulated {
         }
     }
 
+    fn revoke(&mut self, map: MapId) {
+        self.keys.close_map(map);
+    }
+
     fn slot(&self, conn: ConnId, slot: u16) -> &[u8] {
         self.qps.get(&conn).map_or(&[], |qp| qp.slot(slot))
     }

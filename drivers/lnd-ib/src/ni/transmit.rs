@@ -119,23 +119,25 @@ impl IbNi {
         Some(map)
     }
 
-    /// Ends the exchange of the node's GET `msg` ([`lnet::Driver::withdraw`]): its memory is unmapped, and
-    /// it counts as sent. A peer that writes there later loses the connection; its GET_DONE is awaited.
-    pub fn withdraw(&mut self, now: Instant, msg: MsgId) {
+    /// Ends the exchange of the node's GET `msg` ([`lnet::Driver::withdraw`]): it counts as sent. The map that
+    /// the peer may be writing through, as with [`Self::abandon`]; its GET_DONE is awaited.
+    pub fn withdraw(&mut self, now: Instant, msg: MsgId) -> Option<MapId> {
         self.clock(now);
         let is_it = |tx: &Tx| tx.msg == Some(msg) && matches!(tx.kind, TxKind::Get { .. });
-        let Some((key, _)) = self.txs.iter().find(|(_, tx)| is_it(tx)) else { return };
-        let Some(tx) = self.txs.get_mut(key) else { return };
+        let (key, _) = self.txs.iter().find(|(_, tx)| is_it(tx))?;
+        let tx = self.txs.get_mut(key)?;
         let unposted = tx.flags.sending == 0 && !tx.flags.waiting;
         if unposted {
-            return self.finish(key);
+            self.finish(key);
+            return None;
         }
         (tx.msg, tx.announced) = (None, false);
-        if let Some(map) = tx.map.take() {
+        let map = tx.map.take();
+        if let Some(map) = map {
             self.maps.remove(&map);
-            self.outputs.push_back(Output::Unmap { map });
         }
         self.report(Event::TxDone { msg, outcome: Ok(()) });
+        map
     }
 
     /// Memory has been mapped, or not. Memory to be read needs no descriptor: any will do.

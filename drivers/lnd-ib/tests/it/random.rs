@@ -128,7 +128,7 @@ fn run(seed: u64, steps: u64, account: &mut Account) {
                 let now = world.now;
                 for msg in world.hosts[from].out.keys().copied().collect::<Vec<_>>() {
                     if prng.one_in(2) {
-                        world.hosts[from].port.ib.withdraw(now, msg);
+                        world.hosts[from].port.withdraw(now, msg);
                     }
                 }
                 world.drain(from);

@@ -50,6 +50,13 @@ fn three_rounds_on_rdma_alone_break_no_rule() {
     }
 }
 
+/// An answer that came by another way ended a GET whose connection had just been ended: its memory was taken
+/// from the peer as the node wished, and the fabric held that against the driver.
+#[test]
+fn get_is_withdrawn_from_a_connection_that_has_ended() {
+    rounds::holds(Floor::Rdma, 9122075815432379903);
+}
+
 #[test]
 fn four_rounds_of_the_swarm_break_no_rule() {
     for n in 0..4 {

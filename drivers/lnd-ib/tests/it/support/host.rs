@@ -251,7 +251,7 @@ impl Host {
                     }
                 }
                 lnet::Output::Resume { rx, verdict, .. } => self.port.verdict(now, rx, verdict),
-                lnet::Output::Withdraw { msg, .. } => self.port.ib.withdraw(now, msg),
+                lnet::Output::Withdraw { msg, .. } => self.port.withdraw(now, msg),
                 _ => {}
             }
         }
