@@ -198,17 +198,24 @@ impl Node {
     }
 
     /// Something was received on an interface of a router: it works (R-41, PA-066). The kernel
-    /// counts pings and discoveries alone.
+    /// counts pings and discoveries alone; where the end of a failure is not announced by itself
+    /// (H-92), they are also what ends it for others.
     pub(crate) fn heard_on(&mut self, now: Instant, id: NiId, hdr: &Hdr) {
         if self.nis.owns(hdr.src) {
             return;
         }
+        let conduct = self.tunables.conduct;
         let is_ping = matches!(hdr.kind, Kind::Get { .. }) && is_internal(&hdr.kind);
-        if !self.tunables.conduct.hears_any_message && !is_ping {
+        if !conduct.hears_any_message && !is_ping {
             return;
         }
         let Some(ni) = self.nis.get_mut(id) else { return };
-        let revived = core::mem::replace(&mut ni.aged, false);
+        let mut revived = core::mem::replace(&mut ni.aged, false);
+        let is_known = ni.announced_up && ni.port.status_up;
+        if is_ping && !conduct.announces_recovery && !is_known {
+            ni.port.status_up = true;
+            revived |= ni.is_up();
+        }
         let net = ni.nid.net();
         self.nis.heard(now, Some(net));
         if revived {

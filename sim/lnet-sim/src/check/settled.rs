@@ -79,10 +79,13 @@ impl AllHome {
             if believed != real {
                 return Err(format!("takes {} for {believed:?}, it is {real:?}", peer.primary));
             }
-            // Without pings to interfaces that were never heard, and without belief in what is
-            // reported of them (H-42, D-45), health that was once lowered there may stay so.
+            // Without pings to interfaces that were never heard, without belief in what is reported
+            // of them (H-42, D-45), and without a report that all is over (H-92), health that was
+            // once lowered there may stay so.
             let conduct = host.node.tunables().conduct;
-            let heals = conduct.recovers_unheard && conduct.believes_reported_health;
+            let heals = conduct.recovers_unheard
+                && conduct.believes_reported_health
+                && other.node.tunables().conduct.announces_recovery;
             if let Some(ni) = peer.nis.iter().find(|n| heals && n.health < HEALTH_MAX) {
                 return Err(format!("records {} as degraded: health {}", ni.nid, ni.health));
             }

@@ -228,3 +228,16 @@ fn earlier_findings_of_the_swarm_hold_now_second_part() {
 fn earlier_findings_of_the_swarm_hold_now_third_part() {
     play_findings(2);
 }
+
+/// A router's interface was announced as down while its health was 0, and the end of that by nothing (H-92).
+#[test]
+fn ping_ends_what_a_router_has_announced_of_its_interface() {
+    rounds::holds(Floor::Rdma, 9168411820693434111);
+}
+
+/// What a node that does not announce its recovery has said of itself stays with those who have no way of
+/// their own to the interface.
+#[test]
+fn unannounced_recovery_leaves_the_health_that_others_record() {
+    rounds::holds(Floor::Rdma, 3257601170648221183);
+}

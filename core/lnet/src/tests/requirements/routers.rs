@@ -2,6 +2,7 @@
 //! they come back.
 
 use super::*;
+use crate::Link;
 use lnet_types::Nid;
 
 const A: &str = "10.77.0.2@tcp";
@@ -92,6 +93,34 @@ fn the_first_message_from_outside_raises_a_routers_interface() {
     w.hosts[1].node.ping(now, target, None, Duration::from_secs(1));
     w.run(MS * 2);
     assert!(far_side_up(&w));
+}
+
+/// where nodes do not announce the end of a failure by itself (H-92), a ping that comes in ends it.
+#[test]
+fn ping_raises_an_interface_whose_recovery_is_not_announced() {
+    let mut w = World::new();
+    for n in [A, B] {
+        w.host(Profile::Kernel, &[n]);
+    }
+    w.router(Profile::Kernel, &G);
+    w.route_with(0, "tcp1", G[0], Some(1), 0);
+    w.route_with(1, "tcp", G[1], Some(1), 0);
+    w.secs(125);
+    assert!(w.route_up(0, "tcp1", G[0]));
+    // Nothing is heard from B while the failure lasts; a change of the other link lets A know.
+    w.decide = Box::new(|t| if t.to.nid == nid(G[1]) { Fate::Lose } else { Fate::Pass });
+    let now = w.now;
+    w.hosts[2].node.set_ni_health(now, Some(nid(G[1])), 0);
+    for link in [Link::Down, Link::Up] {
+        w.link(2, G[0], link);
+        w.secs(2);
+    }
+    assert!(!w.route_up(0, "tcp1", G[0]), "A knows");
+    w.decide = Box::new(|_| Fate::Pass);
+    let (now, target) = (w.now, lnet_types::ProcessId::lustre(nid(G[1])));
+    w.hosts[1].node.ping(now, target, None, Duration::from_secs(1));
+    w.run(MS * 20);
+    assert!(far_side_up(&w) && w.route_up(0, "tcp1", G[0]));
 }
 
 /// PA-141: a router asks no router, and judges its interfaces by the same intervals.
