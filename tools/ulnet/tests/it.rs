@@ -20,6 +20,8 @@ mod care;
 mod ctrl_c;
 #[path = "daemon.rs"]
 mod daemon;
+#[path = "destination.rs"]
+mod destination;
 #[path = "doctor.rs"]
 mod doctor;
 #[path = "files.rs"]

@@ -4,11 +4,31 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
+use clap::Args;
 use lnet_types::Errno;
 use lustre_rt::Mount;
 use lustre_rt::visitor::{FileKind, Node, Place};
 
-use super::label::Label;
+use super::label::{Label, without_slashes};
+
+/// How a destination is taken that a directory has.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Taken {
+    /// Take the destination for the new name itself, never for a directory that gets it
+    #[arg(short = 'T', long = "no-target-directory")]
+    pub(super) as_name: bool,
+}
+
+impl Taken {
+    /// # Errors
+    /// Several sources can't have one name.
+    pub(super) fn check(self, sources: usize) -> Result<()> {
+        if self.as_name && sources > 1 {
+            bail!("--no-target-directory: expected one source, got {sources}");
+        }
+        Ok(())
+    }
+}
 
 /// Where sources go.
 pub(super) enum Goal {
@@ -27,6 +47,23 @@ pub(super) struct Spot {
 }
 
 impl Goal {
+    /// The destination of commands that give names, as the user wants it taken.
+    ///
+    /// # Errors
+    /// As [`Taken::check`] and [`Goal::find`].
+    pub(super) async fn taken(
+        mount: &Mount,
+        to: &Place,
+        taken: Taken,
+        sources: usize,
+    ) -> Result<Self> {
+        taken.check(sources)?;
+        match taken.as_name {
+            true => Ok(Self::Name(Label::new(to.path.clone()))),
+            false => Self::find(mount, to, sources > 1).await,
+        }
+    }
+
     /// Finds the destination. It is a directory if there are several sources.
     ///
     /// # Errors
@@ -72,7 +109,7 @@ impl Goal {
                 bail!("destination '{path}': expected a directory")
             }
             Self::Name(path) => {
-                let (dir, name) = super::parent(mount, path.bytes()).await?;
+                let (dir, name) = super::parent(mount, without_slashes(path.bytes())).await?;
                 Ok(Spot { dir, name, path: path.clone() })
             }
         }

@@ -10,7 +10,7 @@ use lustre_rt::visitor::{Access, FileKind, Node, Place};
 use serde_json::json;
 
 use super::Visit;
-use super::goal::Goal;
+use super::goal::{Goal, Taken};
 use super::label::Label;
 use super::operands::{Account, Done, Shape, same_system};
 use super::sentences::towards;
@@ -33,6 +33,8 @@ pub(super) struct Options {
     /// Make symbolic links
     #[arg(short, long)]
     symbolic: bool,
+    #[command(flatten)]
+    taken: Taken,
     #[command(flatten)]
     visit: Visit,
 }
@@ -78,7 +80,7 @@ async fn one(mount: &Mount, target: &Target<'_>, goal: &Goal) -> Result<Label> {
 /// # Errors
 /// Places of several file systems, no directory for several targets, and as [`super::with`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { sides, symbolic, visit } = options;
+    let Options { sides, symbolic, taken, visit } = options;
     let Some((to, from)) = sides.split_last() else { bail!("expected a target and a name") };
     let to = super::place(to.as_bytes())?;
     let target = |text| match symbolic {
@@ -95,7 +97,7 @@ pub(super) fn run(options: &Options) -> Result<bool> {
     }
     let mut account = Account::new(Shape::Each);
     super::with(&to, visit, Access::Change, async |mount, stop| {
-        let goal = Goal::find(mount, &to, targets.len() > 1).await?;
+        let goal = Goal::taken(mount, &to, *taken, targets.len()).await?;
         for (text, target) in from.iter().zip(&targets) {
             stop.check()?;
             let text = Label::new(text.as_bytes());

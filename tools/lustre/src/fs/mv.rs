@@ -6,7 +6,7 @@ use lnet_types::Errno;
 use lustre_rt::visitor::{Access, Place};
 use serde_json::json;
 
-use super::goal::Goal;
+use super::goal::{Goal, Taken};
 use super::label::{Label, without_slashes};
 use super::operands::{Account, At, Done, Shape, same_system};
 use super::sentences::towards;
@@ -32,6 +32,8 @@ pub(super) struct Options {
         value_parser = super::places()
     )]
     places: Vec<Place>,
+    #[command(flatten)]
+    taken: Taken,
     #[command(flatten)]
     visit: Visit,
 }
@@ -60,7 +62,7 @@ async fn one(at: &At<'_>, goal: &Goal) -> Result<Done> {
 /// # Errors
 /// Places of several file systems, no directory for several sources, and as [`super::with`].
 pub(super) fn run(options: &Options) -> Result<bool> {
-    let Options { places, visit } = options;
+    let Options { places, taken, visit } = options;
     let Some((to, from)) = places.split_last() else {
         bail!("expected a source and a destination")
     };
@@ -69,7 +71,7 @@ pub(super) fn run(options: &Options) -> Result<bool> {
     }
     let mut account = Account::new(Shape::Each);
     super::with(to, visit, Access::Change, async |mount, stop| {
-        let goal = Goal::find(mount, to, from.len() > 1).await?;
+        let goal = Goal::taken(mount, to, *taken, from.len()).await?;
         for place in from {
             stop.check()?;
             let name = &Label::new(place.path.clone());

@@ -9,7 +9,7 @@ use lustre_rt::Fid;
 use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, join};
 
 use super::local::{Dir, New};
-use super::{Copy, IN_FLIGHT, SMALL, chunks};
+use super::{Copy, IN_FLIGHT, SMALL, chunks, is_nameless};
 use crate::fs::label::Label;
 use crate::fs::sentences::{towards_here, why};
 use crate::fs::{last_name, show};
@@ -48,9 +48,12 @@ impl Copy<'_> {
                     continue;
                 }
             };
-            let whereto = destination(to, into, place).and_then(|(dir, name)| {
+            let is_dir = node.kind() == FileKind::Dir;
+            let is_itself = into && (self.taken.as_name || is_dir && is_nameless(&place.path));
+            let whereto = if is_itself { itself(to, is_dir) } else { destination(to, into, place) };
+            let whereto = whereto.and_then(|(dir, name)| {
                 // A second directory of a name is copied into the first one.
-                if !given.insert(name.clone()) && node.kind() != FileKind::Dir {
+                if !given.insert(name.clone()) && !is_dir {
                     bail!("a source before it has been given the name {}", show::name(&name));
                 }
                 let opened = Dir::open(&dir).with_context(|| dir.display().to_string())?;
@@ -66,13 +69,21 @@ impl Copy<'_> {
     }
 }
 
+/// The content of a directory goes to the destination, without a name there.
+fn itself(to: &Path, is_dir: bool) -> Result<(PathBuf, Vec<u8>)> {
+    if !is_dir {
+        bail!("destination '{}': expected a name that no directory has", to.display());
+    }
+    Ok((to.to_owned(), Vec::new()))
+}
+
 /// The directory of a copy, and its name there.
 fn destination(to: &Path, into: bool, place: &Place) -> Result<(PathBuf, Vec<u8>)> {
     use std::os::unix::ffi::OsStrExt;
     if into {
         let name = last_name(&place.path);
         let name = if name.is_empty() { place.fsname.as_bytes() } else { name };
-        if name == b"." || name == b".." {
+        if is_nameless(name) {
             bail!("expected a path that ends with a name");
         }
         return Ok((to.to_owned(), name.to_vec()));
@@ -116,7 +127,7 @@ impl Out<'_> {
     }
 
     async fn dir(&self, node: &Node, dir: &Dir, name: &[u8], path: &Label) -> Result<()> {
-        let made = dir.enter(name)?;
+        let made = if name.is_empty() { dir.again()? } else { dir.enter(name)? };
         self.copy.tally.dir();
         let mount = self.copy.mount;
         let mut opened = mount.open_dir(node).await?;

@@ -16,8 +16,9 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, Place, Wish};
 
 use super::bytes::Bytes;
+use super::goal::Taken;
 use super::side::{self, Side};
-use super::{Status, Stop, Visit};
+use super::{Status, Stop, Visit, last_name};
 use tally::Tally;
 
 pub(super) use preserve::is_kept;
@@ -43,12 +44,13 @@ const fn at_a_time(most: u64) -> usize {
 #[command(
     after_help = "One side is in a file system: MGSNID:/FSNAME/PATH, or /PATH with ULNET_LUSTRE. The other is \
                   on this machine; 'file:/PATH' says so of a path that begins with a slash. Times, permissions, \
-                  symbolic links, hard links within a tree, and holes are kept. What a server calls its files \
+                  symbolic links, hard links within a tree, and holes are kept. A source that ends with '/.' \
+                  is the content of its directory. What a server calls its files \
                   never leads out of the destination.\n\nExamples:\n  \
                   ulnet lustre cp ./f1 10.0.0.1@tcp:/lfs/data/\n  \
                   ulnet lustre cp -r ./results /data/ --stripe-count 4 --stripe-size 4M\n  \
                   ulnet lustre cp -r /data/in . --verify\n  \
-                  ulnet lustre cp -r --resume /data/in ."
+                  ulnet lustre cp -rT --resume /data/in ./in"
 )]
 pub(super) struct Options {
     /// Files and directories, and the destination: a directory, or the name of the copy
@@ -84,6 +86,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "BYTES")]
     mdt_size: Option<Bytes>,
     #[command(flatten)]
+    taken: Taken,
+    #[command(flatten)]
     visit: Visit,
 }
 
@@ -95,6 +99,8 @@ pub(super) struct Copy<'a> {
     preserve: bool,
     resume: bool,
     verify: bool,
+    /// How a destination is taken that a directory has.
+    taken: Taken,
     /// Layout of new files.
     layout: Vec<u8>,
     tally: Tally,
@@ -144,7 +150,7 @@ fn way(sides: &[Side]) -> Result<Way> {
 /// # Errors
 /// As [`super::with`].
 pub(super) fn run(options: &Options) -> Result<Status> {
-    let Options { sides, recursive, preserve, resume, verify, visit, .. } = options;
+    let Options { sides, recursive, preserve, resume, verify, taken, visit, .. } = options;
     let wish = Wish {
         count: options.stripe_count,
         size: options.stripe_size.map(|bytes| bytes.0),
@@ -152,6 +158,7 @@ pub(super) fn run(options: &Options) -> Result<Status> {
         first: None,
         on_mdt: options.mdt_size.map(|bytes| bytes.0),
     };
+    taken.check(sides.len().saturating_sub(1))?;
     let (layout, way) = (wish.bytes()?, way(sides)?);
     let (place, access) = match &way {
         Way::In(_, to) => (to.clone(), Access::Change),
@@ -172,6 +179,7 @@ pub(super) fn run(options: &Options) -> Result<Status> {
             preserve: *preserve,
             resume: *resume,
             verify: *verify,
+            taken: *taken,
             layout: layout.clone(),
             tally: Tally::default(),
         };
@@ -185,6 +193,11 @@ pub(super) fn run(options: &Options) -> Result<Status> {
         }
         Ok(copy.tally.status())
     })
+}
+
+/// Whether a directory that is named so stands for what is in it: it has no name that a copy could get.
+fn is_nameless(path: &[u8]) -> bool {
+    matches!(last_name(path), b"." | b"..")
 }
 
 /// A file in parts of a request each.

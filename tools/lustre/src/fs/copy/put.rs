@@ -14,7 +14,7 @@ use lustre_rt::visitor::{
 };
 
 use super::local::data_of;
-use super::{Copy, IN_FLIGHT, SMALL, at_a_time, chunks};
+use super::{Copy, IN_FLIGHT, SMALL, at_a_time, chunks, is_nameless};
 use crate::fs::goal::{Goal, Spot};
 use crate::fs::label::Label;
 use crate::fs::sentences::{local, towards, why};
@@ -88,8 +88,7 @@ impl Copy<'_> {
                     continue;
                 }
             };
-            let kind = if meta.is_dir() { FileKind::Dir } else { FileKind::File };
-            match goal.of(self.mount, &called(path), kind).await {
+            match self.spot(&goal, path, meta.is_dir()).await {
                 Ok(Spot { dir, name, path: to }) => {
                     let source = Source { path: real, name, meta, to, within: false };
                     self.put_any(source, &dir, &links).await?;
@@ -101,6 +100,21 @@ impl Copy<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Where a source goes. The content of a directory goes to a spot without a name.
+    async fn spot(&self, goal: &Goal, path: &Path, is_dir: bool) -> Result<Spot> {
+        let has_no_name = is_dir && is_nameless(path.as_os_str().as_bytes());
+        let kind = if is_dir { FileKind::Dir } else { FileKind::File };
+        match goal {
+            Goal::Into { path: to, .. } if self.taken.as_name && !is_dir => {
+                bail!("destination '{to}': expected a name that no directory has")
+            }
+            Goal::Into { dir, path, .. } if self.taken.as_name || has_no_name => {
+                Ok(Spot { dir: Node::clone(dir), name: Vec::new(), path: path.clone() })
+            }
+            _ => goal.of(self.mount, &called(path), kind).await,
+        }
     }
 
     /// A source that the user names, and what it has. A link is followed, unless trees are copied.
@@ -164,14 +178,9 @@ impl Copy<'_> {
 
     async fn put_dir(&self, source: &Source, dir: &Node, links: &Links) -> Result<()> {
         let Source { path, name, meta, to, .. } = source;
-        let node = match self.mount.child(dir, name).await {
-            Ok(node) if node.kind() == FileKind::Dir => node,
-            Ok(_) => bail!("expected a directory of this name in the destination"),
-            Err(e) if e.errno() == lnet_types::Errno::ENOENT => {
-                // Open for its owner until all is in it.
-                self.mount.make_dir(dir, name, meta.mode() & 0o7777 | 0o700, b"").await?
-            }
-            Err(e) => return Err(e.into()),
+        let node = match name.as_slice() {
+            b"" => dir.clone(),
+            name => self.enter(dir, name, meta).await?,
         };
         self.tally.dir();
         let mut later = Vec::new();
@@ -213,6 +222,20 @@ impl Copy<'_> {
         // What it has was changed by what was made in it.
         self.mount.change(&node, &kept(meta)).await?;
         Ok(())
+    }
+
+    /// A directory in another one, made if there is none.
+    async fn enter(&self, dir: &Node, name: &[u8], meta: &Metadata) -> Result<Node> {
+        match self.mount.child(dir, name).await {
+            Ok(node) if node.kind() == FileKind::Dir => Ok(node),
+            Ok(_) => bail!("expected a directory of this name in the destination"),
+            Err(e) if e.errno() == lnet_types::Errno::ENOENT => {
+                // Open for its owner until all is in it.
+                let mode = meta.mode() & 0o7777 | 0o700;
+                Ok(self.mount.make_dir(dir, name, mode, b"").await?)
+            }
+            Err(e) => Err(e.into()),
+        }
     }
 
     async fn put_small(&self, files: &mut Vec<Source>, dir: &Node, links: &Links) -> Result<()> {
