@@ -466,6 +466,7 @@ impl Archive {
     pub fn answer_to(&self, opcode: Opcode, ours: &[Vec<u8>], bulk: &[u8]) -> Option<Answer> {
         self.asked.lock().expect("no panic").push(opcode);
         match opcode {
+            Opcode::MGS_CONFIG_READ => self.again(opcode, ours, |_| true),
             Opcode::SEQ_QUERY => {
                 let range = SeqRange { start: SEQUENCE, end: SEQUENCE + 1, ..SeqRange::default() };
                 let said = Answer { buffers: vec![range.to_bytes(LITTLE)], ..Answer::default() };
@@ -672,6 +673,7 @@ impl Wire for &Archive {
 
     async fn terms(&self, _: &ImportKind) -> ConnectData {
         let flags = ConnectFlags::BRW_SIZE
+            | ConnectFlags::IMP_RECOV
             | ConnectFlags::SRVLOCK
             | ConnectFlags::UMASK
             | ConnectFlags::SHORTIO;

@@ -163,6 +163,7 @@ fn configuration_and_root_of_a_recorded_mount_are_read_with_its_requests() {
             Opcode::LLOG_ORIGIN_HANDLE_CREATE,
             Opcode::LLOG_READ_HEADER,
             Opcode::LLOG_NEXT_BLOCK,
+            Opcode::MGS_CONFIG_READ,
             Opcode::MDS_GET_ROOT,
             Opcode::MDS_STATFS,
             Opcode::FLD_QUERY,

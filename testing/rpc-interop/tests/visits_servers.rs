@@ -6,13 +6,14 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Mutex;
 
-use lnet_types::{ByteOrder, Errno};
+use lnet_types::{ByteOrder, Errno, Nid};
 use lustre_client::visitor::{
     CacheWire, DirWish, End, LayoutError, Moved, ObjectAsk, ObjectEnd, OpenHow, VisitError, Wire,
 };
 use lustre_wire::fid::ObjectId;
 use lustre_wire::ldlm::{Intent, LayoutIntent, LayoutOp, LockReply};
 use lustre_wire::mds::{CreateRecord, MdtBody};
+use lustre_wire::mgs::{ConfigBody, ConfigResult, TableEntryHead, TableKind};
 use lustre_wire::msg::MsgBuilder;
 use lustre_wire::ost::Obdo;
 use lustre_wire::striping::{
@@ -147,6 +148,43 @@ fn as_recorded(call: &mut Call) {
     if let Some(intent) = layout_intent(call) {
         let recorded = LayoutIntent { start: 4000, end: 104_000, ..intent };
         call.buffers[2] = recorded.to_bytes(LITTLE);
+    }
+}
+
+#[test]
+fn c28_nodes_that_targets_have_moved_to_are_tried_first() {
+    let archive = Archive::default().with(&capture("fresh-mount"), u32::MAX);
+    let now = |index: u32| -> Nid { format!("10.9.0.{index}@tcp").parse().unwrap() };
+    // One entry for each question; the last one is of a target that no log has.
+    let wire = Bent::new(&archive, |call| {
+        if call.opcode != Opcode::MGS_CONFIG_READ {
+            return None;
+        }
+        let asked = ConfigBody::parse(LITTLE, &call.buffers[0]).unwrap();
+        let index = u32::try_from(asked.offset).unwrap();
+        let head = TableEntryHead {
+            version: asked.offset,
+            index: if index == 3 { 77 } else { index },
+            len: TableEntryHead::LEN as u32 + 20,
+            kind: TableKind::OST,
+            nid_size: 20,
+            nid_count: 1,
+            ..TableEntryHead::default()
+        };
+        let read = ConfigResult { offset: asked.offset, size: 3 };
+        let entry = [head.to_bytes(LITTLE), now(index).as_wire().to_vec()].concat();
+        let mut bytes = vec![0; (asked.units << asked.bits) as usize];
+        // Behind an empty page.
+        bytes[4096..][..entry.len()].copy_from_slice(&entry);
+        Some(End { bytes, ..said(call.opcode, 0, &[read.to_bytes(LITTLE)]) })
+    });
+    let visitor = begin(&wire);
+    assert_eq!(wire.asked(Opcode::MGS_CONFIG_READ).len(), 3);
+    for target in run(visitor.targets()) {
+        let moved = target.kind == "OST" && [1, 2].contains(&target.index);
+        let first = target.nids[0];
+        assert_eq!(first == now(target.index), moved, "{}: {first}", target.uuid);
+        assert_eq!(target.nids.len(), 1 + usize::from(moved), "{}", target.uuid);
     }
 }
 

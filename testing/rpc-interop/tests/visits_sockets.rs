@@ -19,8 +19,9 @@ const PORT: u16 = 7973;
 /// Answers from recordings.
 struct Recorded {
     archive: Archive,
-    /// Where the recorded configuration says that targets are, and where they are here.
-    moved: ([u8; 8], [u8; 8]),
+    /// Where the recorded table says that targets are, and where they are here. The recorded log leads
+    /// nowhere: a visit finds the targets by the table alone (C-28).
+    moved: (Nid, Nid),
     moving: BTreeMap<ServedId, (Span, Answer)>,
 }
 
@@ -28,20 +29,19 @@ impl Handler for Recorded {
     fn serve(&mut self, served: Served, rpc: &mut Rpc<'_, '_>) {
         let msg = served.msg().expect("a message");
         let asked: Vec<Vec<u8>> = msg.buffers().skip(1).map(|b| b.to_vec()).collect();
-        let Some(found) = self.archive.answer(served.opcode, &asked) else {
+        let Some(mut found) = self.archive.answer(served.opcode, &asked) else {
             return rpc.refuse(served.id, Errno::EOPNOTSUPP);
         };
-        let mut buffers = found.buffers;
-        if served.opcode == Opcode::LLOG_NEXT_BLOCK {
+        if served.opcode == Opcode::MGS_CONFIG_READ {
             let (from, to) = self.moved;
-            let block = buffers.last_mut().expect("a block");
-            for at in 0..block.len() - 8 {
-                if block[at..at + 8] == from {
-                    block[at..at + 8].copy_from_slice(&to);
+            let len = from.as_wire().len();
+            for at in 0..found.bulk.len().saturating_sub(len - 1) {
+                if found.bulk[at..at + len] == *from.as_wire() {
+                    found.bulk[at..at + len].copy_from_slice(to.as_wire());
                 }
             }
         }
-        let answer = Answer { status: found.status, buffers, ..Answer::default() };
+        let answer = Answer { status: found.status, buffers: found.buffers, ..Answer::default() };
         if found.bulk.is_empty() {
             return rpc.reply(served.id, answer);
         }
@@ -69,6 +69,7 @@ fn offer() -> ConnectData {
             | ConnectFlags::ATTRFID
             | ConnectFlags::IBITS
             | ConnectFlags::BRW_SIZE
+            | ConnectFlags::IMP_RECOV
             | ConnectFlags::SRVLOCK
             | ConnectFlags::BULK_MBITS
             | ConnectFlags::FLAGS2,
@@ -106,9 +107,7 @@ fn serve(nid: Nid, archive: Archive) -> (NodeHandle, RpcNode) {
     let node = NodeBuilder::new().tcp(ip, PORT).start().expect("a node");
     let rpc = RpcNode::start(&node, Default::default()).expect("a request layer");
     let recorded: Nid = "10.78.0.2@tcp".parse().expect("a NID");
-    let bytes = |nid: Nid| nid.to_nid4().expect("a short NID").to_le_bytes();
-    let handler =
-        Recorded { archive, moved: (bytes(recorded), bytes(nid)), moving: BTreeMap::new() };
+    let handler = Recorded { archive, moved: (recorded, nid), moving: BTreeMap::new() };
     let target = |uuid: &str| TargetConfig {
         uuid: uuid.to_owned(),
         offer: offer(),

@@ -1,5 +1,5 @@
 //! The configuration of a file system, read from its management server (C-13 … C-19). No lock is taken:
-//! a visit follows no changes.
+//! a visit follows no changes. `table.rs` reads where targets are.
 
 use lnet_types::{ByteOrder, Errno};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
@@ -9,6 +9,7 @@ use ptlrpc::Call;
 
 use super::config::{Config, ConfigError, Targets};
 use super::join::both;
+use super::table;
 use super::{Remote, VisitError, Wire};
 
 /// What a visitor asks the management server for.
@@ -18,6 +19,7 @@ pub(super) fn wanted() -> ConnectData {
             | ConnectFlags::AT
             | ConnectFlags::FULL20
             | ConnectFlags::BULK_MBITS
+            | ConnectFlags::IMP_RECOV
             | ConnectFlags::FLAGS2,
         flags2: ConnectFlags2::REP_MBITS,
         ..ConnectData::default()
@@ -66,7 +68,8 @@ pub(super) async fn targets<W: Wire>(
     let (mut seen, mut offset) = (0u32, u64::from(block));
     // The place of the first block is known without the header (C-16).
     let asked = mgs.ask(wire, call(Opcode::LLOG_READ_HEADER, &log, None, &[block]));
-    let (header, first) = both(asked, block_from(seen, offset)).await;
+    let begun = both(asked, block_from(seen, offset));
+    let ((header, first), locations) = both(begun, table::locations(wire, mgs, fsname)).await;
     let header: Option<LogHeader> = header?.get(1);
     let header = header.ok_or_else(|| mgs.bad("expected the header of a log"))?;
     let last = header.tail.index;
@@ -104,5 +107,7 @@ pub(super) async fn targets<W: Wire>(
         }
         offset = read.offset / u64::from(block) * u64::from(block);
     }
-    Ok(config.targets())
+    let mut targets = config.targets();
+    table::apply(locations, &mut targets);
+    Ok(targets)
 }

@@ -50,6 +50,7 @@ mod remote;
 mod runs;
 mod settle;
 pub mod stripes;
+mod table;
 mod unwanted;
 mod walk;
 mod wire;
