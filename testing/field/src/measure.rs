@@ -56,6 +56,8 @@ pub struct Figures {
     /// Time in which requests waited, in a minute of faults, from the third flap on where a carrier
     /// flaps, milliseconds.
     pub stall_per_minute: Option<f64>,
+    /// The same in a minute before the faults: what the machine adds by itself.
+    pub stall_per_healthy_minute: f64,
     /// From the end of the last fault to the first reply, milliseconds.
     pub back: Option<f64>,
     /// The same until replies come within twice the healthy 99th percentile again.
@@ -119,6 +121,8 @@ pub(crate) fn figures(run: &Accounts) -> Figures {
     if from < to {
         let begin = run.course.flaps.get(2 * 2).copied().unwrap_or(from);
         out.stall_per_minute = Some(stalled(&requests, begin, to, threshold));
+        let settled = run.course.begin + SETTLE;
+        out.stall_per_healthy_minute = stalled(&requests, settled, healthy_end, threshold);
     }
     let noticed = run.client.noticed.iter().chain(&run.server.noticed).copied();
     out.noticed = noticed_after(noticed, run.course.faults);

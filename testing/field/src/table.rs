@@ -130,7 +130,11 @@ pub fn table(rows: &[Row]) -> String {
             verdict.push("met".to_owned());
         }
         let per_minute = match row.rounds.first().and_then(|f| f.stall_per_minute) {
-            Some(_) => format!(" ({:.0}/min)", m(&|f| f.stall_per_minute.unwrap_or(0.0))),
+            Some(_) => format!(
+                " ({:.0}/min, healthy {:.0})",
+                m(&|f| f.stall_per_minute.unwrap_or(0.0)),
+                m(&|f| f.stall_per_healthy_minute)
+            ),
             None => String::new(),
         };
         let _ = writeln!(
