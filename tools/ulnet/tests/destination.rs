@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::stage::Stage;
 
@@ -65,9 +66,14 @@ fn directory_that_is_there_gets_a_copy_or_is_the_copy() {
     assert_eq!(names(&stage, "/new"), copied.replace("/d", "/new"));
     ok(&stage, &["cp", "-r", "./src", "/new"]);
     assert!(names(&stage, "/new").contains("/new/src/sub/b"));
-    // The root has no name in another directory.
+    // The root has no name in another directory, and stays open to all.
+    fs::set_permissions(stage.dir.join("src/sub"), fs::Permissions::from_mode(0o700)).unwrap();
     ok(&stage, &["cp", "-rT", "./src/sub", "/"]);
     assert_eq!(ok(&stage, &["cat", "/b"]), "src/sub/b");
+    let mode = |place: &str| ok(&stage, &["ls", "-ld", place]).chars().take(10).collect::<String>();
+    assert_eq!((mode("/d/sub"), mode("/")), ("drwxr-xr-x".into(), "drwxr-xr-x".into()));
+    ok(&stage, &["cp", "-rpT", "./src/sub", "/d/sub"]);
+    assert_eq!(mode("/d/sub"), "drwx------");
     // Out.
     for words in [&["-r", "/d"][..], &["-rT", "/d"], &["-r", "/d/."]] {
         ok(&stage, &[&["cp"], words, &["./out"]].concat());

@@ -189,8 +189,10 @@ impl Out<'_> {
             Box::pin(self.any(&node, &made, &name, &path)).await?;
         }
         self.copy.preserve_out(path, node, &made).await?;
-        let body = node.body();
-        made.finish(body.mode, body.atime, body.mtime)?;
+        if !name.is_empty() || self.copy.preserve {
+            let body = node.body();
+            made.finish(body.mode, body.atime, body.mtime)?;
+        }
         Ok(())
     }
 

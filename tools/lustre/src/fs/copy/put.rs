@@ -219,8 +219,11 @@ impl Copy<'_> {
             let here = File::options().read(true).custom_flags(no_follow).open(path)?;
             self.preserve_in(&label(path), (here, meta), &node).await?;
         }
-        // What it has was changed by what was made in it.
-        self.mount.change(&node, &kept(meta)).await?;
+        // What it has was changed by what was made in it. A directory that gets the content of another one
+        // stays what it is.
+        if !name.is_empty() || self.preserve {
+            self.mount.change(&node, &kept(meta)).await?;
+        }
         Ok(())
     }
 
