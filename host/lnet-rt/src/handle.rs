@@ -246,7 +246,7 @@ impl fmt::Debug for NodeHandle {
 pub struct Answer<R>(oneshot::Sender<R>);
 
 impl<R> Answer<R> {
-    /// Gives it. Nobody may wait for it any more: it is dropped then.
+    /// Gives it. If nothing waits for it any more, it is dropped.
     pub fn give(self, result: R) {
         drop(self.0.send(result));
     }

@@ -10,7 +10,7 @@ use std::task::Wake;
 /// What one of several futures is woken by. Of many that wait, the others are left alone.
 struct Bell {
     rung: AtomicBool,
-    /// Who runs them all.
+    /// What runs them all.
     all: Waker,
 }
 
@@ -20,7 +20,7 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // One that was rung before has woken him.
+        // One that was rung before has woken it.
         if !self.rung.swap(true, Ordering::AcqRel) {
             self.all.wake_by_ref();
         }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_polls_last_is_woken() {
+    fn the_last_one_that_polls_is_woken() {
         let waker = RefCell::new(Waker::noop().clone());
         let waits = || {
             poll_fn(|cx| {
