@@ -15,11 +15,22 @@ pub enum Sabotage {
     LastSizeCounts,
     /// A write succeeds though a part of it has failed.
     ErrorLost,
+    /// A file that is made whole is written in two parts, and the second one does not wait for its commit
+    /// (C-231).
+    WholeInParts,
+    /// A visit says that all is committed, and has not waited for it (C-261).
+    SettledEarly,
 }
 
 impl Sabotage {
     /// All of them.
     #[cfg(feature = "sabotage")]
-    pub const ALL: [Self; 4] =
-        [Self::StripeBorder, Self::OpenForgotten, Self::LastSizeCounts, Self::ErrorLost];
+    pub const ALL: [Self; 6] = [
+        Self::StripeBorder,
+        Self::OpenForgotten,
+        Self::LastSizeCounts,
+        Self::ErrorLost,
+        Self::WholeInParts,
+        Self::SettledEarly,
+    ];
 }

@@ -407,10 +407,15 @@ impl<'b> Rpc<'_, 'b> {
         self.ptlrpc.client.retains(import, call)
     }
 
+    /// The buffers of a call that is under way, or would be repeated to a server that has lost its effect.
+    pub fn buffers(&self, import: ImportId, call: CallId) -> Option<&[Vec<u8>]> {
+        self.ptlrpc.client.buffers(import, call)
+    }
+
     /// Puts other buffers into a call, for its next sending or its replay: what it names has another
     /// number now (P-70). `false`: the call is neither under way nor repeated any more, or the
     /// buffers can't be packed.
-    pub fn amend(&mut self, import: ImportId, call: CallId, buffers: &[Vec<u8>]) -> bool {
+    pub fn amend(&mut self, import: ImportId, call: CallId, buffers: Vec<Vec<u8>>) -> bool {
         self.ptlrpc.client.amend(import, call, buffers)
     }
 

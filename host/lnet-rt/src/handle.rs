@@ -190,11 +190,20 @@ impl NodeHandle {
         &self,
         f: impl FnOnce(&mut Stack, Instant) -> R + Send + 'static,
     ) -> Call<R> {
+        // A result without a waiter is dropped here, on the node's thread.
+        self.call_later(move |stack, now, answer| answer.give(f(stack, now)))
+    }
+
+    /// [`NodeHandle::call`] for a result that is there later: `f` gets what gives it then. The wait ends with
+    /// [`OpError::Stopped`] if that is dropped.
+    pub fn call_later<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Stack, Instant, Answer<R>) + Send + 'static,
+    ) -> Call<R> {
         let (tx, rx) = oneshot::channel();
         let command = Command::Call(Box::new(move |stack: &mut Stack| {
             let now = stack.tick();
-            // A result without a waiter is dropped here, on the node's thread.
-            let _ = tx.send(f(stack, now));
+            f(stack, now, Answer(tx));
         }));
         self.submit(rx, command)
     }
@@ -230,6 +239,22 @@ impl NodeHandle {
 impl fmt::Debug for NodeHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NodeHandle({:?})", self.mailbox)
+    }
+}
+
+/// Gives the result of [`NodeHandle::call_later`] to the one who waits for it.
+pub struct Answer<R>(oneshot::Sender<R>);
+
+impl<R> Answer<R> {
+    /// Gives it. If nothing waits for it any more, it is dropped.
+    pub fn give(self, result: R) {
+        drop(self.0.send(result));
+    }
+}
+
+impl<R> fmt::Debug for Answer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
     }
 }
 

@@ -81,7 +81,7 @@ pub use attachment::{AttachOptions, Attachment, Delivery};
 pub use builder::NodeBuilder;
 pub use clock::Clock;
 pub use error::{IbError, MemoryError, NiError, OpError, OpFailed, OpStage};
-pub use handle::{Asked, Call, NodeHandle, Service, Stopped};
+pub use handle::{Answer, Asked, Call, NodeHandle, Service, Stopped};
 pub use ib::{IbNi, interface_of_rdma_device};
 pub use inbox::{Inbox, InboxOptions, InboxState, Message};
 pub use memory::{Buffer, MapMode, Regions};

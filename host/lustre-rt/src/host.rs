@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_channel::Sender;
 use ldlm::client::LockClient;
-use lnet_rt::{Below, Errno, Event as LnetEvent, Instant, Nid, RegionId, Report, Upper};
+use lnet_rt::{Answer, Below, Errno, Event as LnetEvent, Instant, Nid, RegionId, Report, Upper};
 use lustre_client::visitor::Opens;
 use lustre_target::Targets;
 use lustre_wire::ConnectData;
@@ -40,10 +40,10 @@ pub(crate) struct End {
 
 /// The way back to the caller of a call under way.
 pub(crate) struct Waiter {
-    pub(crate) end: Sender<End>,
+    pub(crate) end: Answer<End>,
     pub(crate) region: Option<RegionId>,
-    /// Of a call that opens a file: what it is repeated from.
-    pub(crate) keeps: Option<(ImportId, Vec<Vec<u8>>)>,
+    /// The import of a call that opens a file.
+    pub(crate) keeps: Option<ImportId>,
 }
 
 /// Most evictions that are remembered.
@@ -170,12 +170,10 @@ impl Host {
         match event {
             Event::Ended { call, result } => {
                 if let Some(Waiter { end, region, keeps }) = self.calls.remove(&call) {
-                    if let (Ok(reply), Some((import, buffers))) = (&result, keeps) {
-                        let mut rpc = self.ptlrpc.rpc(below);
-                        self.opens.opened(import, call, reply, &buffers, &mut rpc);
+                    if let (Ok(reply), Some(import)) = (&result, keeps) {
+                        self.opens.opened(import, call, reply, &mut self.ptlrpc.rpc(below));
                     }
-                    // A caller that has gone away wants nothing any more.
-                    let _ = end.try_send(End { result: result.map_err(RpcError::Call), region });
+                    end.give(End { result: result.map_err(RpcError::Call), region });
                 }
             }
             Event::Replayed { import, call, result } => {

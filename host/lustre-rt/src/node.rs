@@ -71,11 +71,9 @@ pub struct Import {
 #[must_use = "the answer is only seen when it is awaited or waited for"]
 pub struct Done {
     node: RpcNode,
-    /// The way of the call to the node's thread.
-    began: lnet_rt::Call<()>,
-    /// Its name there, once it has begun.
+    /// Its name on the node's thread, once it has begun.
     call: Arc<OnceLock<CallId>>,
-    end: Receiver<End>,
+    end: lnet_rt::Call<End>,
 }
 
 impl fmt::Debug for Done {
@@ -441,44 +439,39 @@ impl Import {
             return Err(OpError::Stopped.into());
         }
         let (upper, id) = (self.node.upper, self.id);
-        let (tx, end) = bounded(1);
         let name = Arc::new(OnceLock::new());
         let named = Arc::clone(&name);
-        let began = self.node.handle.call(move |stack: &mut Stack, _| {
+        let end = self.node.handle.call_later(move |stack: &mut Stack, _, end| {
             let mut region = None;
             if let Some((direction, buffer)) = bulk {
                 let Ok(lent) = stack.lend(buffer) else {
-                    // A caller that has gone away wants nothing any more.
-                    let _ = tx.try_send(End { result: Err(RpcError::Full("memory")), region });
-                    return;
+                    return end.give(End { result: Err(RpcError::Full("memory")), region });
                 };
                 call.bulk = Some(Bulk { direction, memory: stack.region(lent) });
                 region = Some(lent);
             }
-            let keeps = call.keep.then(|| (id, call.buffers.clone()));
+            let keeps = call.keep.then_some(id);
             stack.with_upper(upper, |host: &mut Host, below| {
-                let ends = call.ends.map(|open| {
+                let ends = call.ends;
+                if let Some(open) = ends {
                     host.opens.end(id, open, &mut call.buffers);
-                    (open, call.buffers.clone())
-                });
+                }
                 match host.ptlrpc.rpc(below).call(id, call) {
                     Ok(call) => {
-                        if let Some((open, buffers)) = ends {
+                        if let Some(open) = ends {
                             let mut rpc = host.ptlrpc.rpc(below);
-                            host.opens.closing(id, open, call, &buffers, &mut rpc);
+                            host.opens.closing(id, open, call, &mut rpc);
                         }
                         // Written once: this runs once.
                         let _ = named.set(call);
-                        host.calls.insert(call, Waiter { end: tx, region, keeps });
+                        host.calls.insert(call, Waiter { end, region, keeps });
                     }
-                    Err(e) => {
-                        let _ = tx.try_send(End { result: Err(RpcError::Call(e)), region });
-                    }
+                    Err(e) => end.give(End { result: Err(RpcError::Call(e)), region }),
                 }
                 host.drain(below);
             });
         });
-        Ok(Done { node: self.node.clone(), began, call: name, end })
+        Ok(Done { node: self.node.clone(), call: name, end })
     }
 
     /// Connects now, if it is not connected.
@@ -558,13 +551,10 @@ impl Done {
     /// Why there is no answer: why it could not begin, [`OpError::WouldDeadlock`] on the node's own
     /// thread. The buffer of bulk data comes back if the node still runs and could lend it.
     pub fn blocking(self) -> (Result<Reply, RpcError>, Option<Buffer>) {
-        let Self { node, began, end, .. } = self;
-        if node.handle.is_here() {
-            return (Err(OpError::WouldDeadlock.into()), None);
-        }
-        let Ok(End { result, region }) = end.recv_blocking() else {
-            let never = began.blocking().err().unwrap_or(OpError::Stopped);
-            return (Err(never.into()), None);
+        let Self { node, end, .. } = self;
+        let End { result, region } = match end.blocking() {
+            Ok(end) => end,
+            Err(never) => return (Err(never.into()), None),
         };
         let buffer = region.and_then(|region| {
             let taken = node.handle.call(move |stack, _| stack.take_back(region).ok());
@@ -578,10 +568,10 @@ impl Done {
     /// # Errors
     /// As [`Done::blocking`].
     pub async fn wait(self) -> (Result<Reply, RpcError>, Option<Buffer>) {
-        let Self { node, began, end, .. } = self;
-        let Ok(End { result, region }) = end.recv().await else {
-            let never = began.await.err().unwrap_or(OpError::Stopped);
-            return (Err(never.into()), None);
+        let Self { node, end, .. } = self;
+        let End { result, region } = match end.await {
+            Ok(end) => end,
+            Err(never) => return (Err(never.into()), None),
         };
         let mut buffer = None;
         if let Some(region) = region {

@@ -17,6 +17,9 @@ pub struct FileLoad {
     pub cached: bool,
     /// Whether the first bytes of new files are on the metadata target.
     pub on_mdt: bool,
+    /// Whether programs make small files whole as well, as `ulnet lustre cp` does: those come to be with all
+    /// that is in them, and wait for their commit together.
+    pub whole: bool,
     /// Names that are used in a directory.
     pub names: u32,
     /// Where files end at the latest, bytes.
@@ -115,11 +118,21 @@ pub(crate) fn read(t: &mut Table<'_, '_>) -> Result<FileLoad, ScenarioError> {
         Some(value) => value.flag()?,
         None => false,
     };
+    let whole = match t.take("whole") {
+        Some(value) if value.flag()? && (shared || cached) => {
+            return Err(
+                value.wrong("false with shared or cached: a copy has a directory, and no cache")
+            );
+        }
+        Some(value) => value.flag()?,
+        None => false,
+    };
     let check = t.take("check").map(|v| v.duration_above_zero()).transpose()?;
     Ok(FileLoad {
         shared,
         cached,
         on_mdt,
+        whole,
         names: names.map_or(NAMES, |n| n as u32),
         size: size.unwrap_or(SIZE),
         stripes: stripes.map_or(1, |n| n as u32),

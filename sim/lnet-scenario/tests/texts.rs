@@ -937,6 +937,7 @@ fn a_file_system_and_its_workload_are_read_and_their_mistakes_are_named() {
         ("stripes = 2", "stripes = 9", "expected a number from 1 to 8"),
         ("shared = true", "shared = true\ncached = true", "expected false with shared"),
         ("shared = true", "cached = true\non_mdt = true", "expected false with cached"),
+        ("shared = true", "shared = true\nwhole = true", "expected false with shared or cached"),
         ("check = \"50s\"", "reads = \"50%\"", "unknown key 'reads'"),
         ("target = \"lfs-OST000a_UUID\"", "target = \"MGS\"", "'MGS' has no store"),
     ] {

@@ -279,9 +279,12 @@ impl Rounds<'_> {
     }
 
     async fn until(&self, round: u32) {
-        poll_fn(|_| match self.now.load(Ordering::SeqCst) >= round {
+        poll_fn(|cx| match self.now.load(Ordering::SeqCst) >= round {
             true => Poll::Ready(()),
-            false => Poll::Pending,
+            false => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
         })
         .await;
     }

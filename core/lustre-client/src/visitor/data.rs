@@ -339,7 +339,10 @@ impl<W: Wire> Visitor<W> {
         let mut at = if run.at == Spot::Mdt { first } else { inside };
         loop {
             let terms = self.data_terms(remote).await?;
-            let most = terms.max as usize;
+            let mut most = terms.max as usize;
+            if later && at == inside && self.breaks(Sabotage::WholeInParts) {
+                most = data.len().div_ceil(2);
+            }
             let Some(here) = data.get(..most).filter(|here| here.len() < data.len()) else {
                 return self.store(file, remote, &object, at, data, later).await;
             };

@@ -16,7 +16,7 @@ pub(super) const LAYOUT_ROOM: u32 = 4096;
 const LINK_ROOM: u32 = 4096;
 /// No group.
 pub(super) const NO_GROUP: u32 = u32::MAX;
-/// Changes of a visit that are under way at a time on one target.
+/// Changes and closes of a visit that are under way at a time on one target.
 const CHANGES: u16 = 8;
 /// Attributes of entries that are wanted: FID and type (C-143).
 const ENTRY_ATTRS: u32 = 3;
@@ -81,10 +81,12 @@ impl Identity {
 pub(super) fn wanted(access: Access) -> ConnectData {
     let flags = match access {
         Access::Read => ConnectFlags::RDONLY,
-        Access::Change => ConnectFlags::MULTIMODRPCS | ConnectFlags::UMASK | ConnectFlags::SHORTIO,
+        Access::Change => ConnectFlags::UMASK | ConnectFlags::SHORTIO,
     };
     ConnectData {
         flags: flags
+            // Closes need slots, also of what was only read.
+            | ConnectFlags::MULTIMODRPCS
             | ConnectFlags::VERSION
             | ConnectFlags::AT
             | ConnectFlags::FULL20
@@ -115,7 +117,7 @@ pub(super) fn wanted(access: Access) -> ConnectData {
             | ConnectFlags2::DOM_LVB,
         ibits_known: 0x7f,
         brw_size: 1 << 20,
-        maxmodrpcs: if access == Access::Change { CHANGES } else { 0 },
+        maxmodrpcs: CHANGES,
         cksum_types: ChecksumKinds::CRC32 | ChecksumKinds::ADLER | ChecksumKinds::CRC32C,
         ..ConnectData::default()
     }

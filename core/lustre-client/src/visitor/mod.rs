@@ -67,7 +67,6 @@ use ptlrpc::ImportConfig;
 
 use balance::Balance;
 use fids::Fids;
-use join::both;
 use places::Places;
 use remote::Remote;
 
@@ -81,7 +80,7 @@ pub use defaults::DirStripes;
 pub use dirs::{DirHash, DirWish};
 pub use error::VisitError;
 pub use file::{Create, OpenFile, OpenHow, WHOLE_MAX, Whole};
-pub use join::join;
+pub use join::{both, join};
 pub use listing::{Listing, ListingError, Name};
 pub use lustre_wire::ost::Statfs;
 pub use lustre_wire::striping::DirDefault;

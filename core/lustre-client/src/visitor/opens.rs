@@ -11,15 +11,15 @@ use lustre_wire::mds::{CreateRecord, Epoch, MdtBody};
 use ptlrpc::{CallError, CallId, ImportId, Reply, Rpc};
 
 const LITTLE: ByteOrder = ByteOrder::Little;
-/// Closed files that are looked through for those whose close is committed.
-const CLOSED_MAX: usize = 64;
+/// At least so many closed files are looked through for those whose close is committed.
+const CLOSED_LEAST: usize = 64;
 
 /// An open file.
 #[derive(Clone, Debug)]
 struct Open {
     handle: u64,
-    /// A close that names it: its call and buffers.
-    close: Option<(CallId, Vec<Vec<u8>>)>,
+    /// A close that names it.
+    close: Option<CallId>,
 }
 
 /// The open files of a node's imports.
@@ -28,6 +28,9 @@ pub struct Opens {
     files: BTreeMap<(ImportId, CallId), Open>,
     /// How many of them have a close.
     closed: usize,
+    /// How many had one when they were looked through last, and were left. There are twice as many before that
+    /// is done again: each close costs as much as two looks, however many wait for their commit.
+    left: usize,
     #[cfg(feature = "sabotage")]
     broken: bool,
 }
@@ -66,15 +69,8 @@ impl Opens {
         self.broken = true;
     }
 
-    /// A call with [`keep`](ptlrpc::Call::keep) has opened a file: it was sent with these buffers.
-    pub fn opened(
-        &mut self,
-        import: ImportId,
-        call: CallId,
-        reply: &Reply,
-        buffers: &[Vec<u8>],
-        rpc: &mut Rpc<'_, '_>,
-    ) {
+    /// A call with [`keep`](ptlrpc::Call::keep) has opened a file.
+    pub fn opened(&mut self, import: ImportId, call: CallId, reply: &Reply, rpc: &mut Rpc<'_, '_>) {
         // Refused, with a reply.
         if reply.status < 0 {
             return;
@@ -85,10 +81,10 @@ impl Opens {
             rpc.forget(import, call);
             return;
         }
-        let kept =
-            repeated(reply, buffers).is_some_and(|buffers| rpc.amend(import, call, &buffers));
+        let sent = rpc.buffers(import, call);
+        let repeated = sent.and_then(|buffers| repeated(reply, buffers));
         // A server that keeps no files for its clients.
-        if kept {
+        if repeated.is_some_and(|buffers| rpc.amend(import, call, buffers)) {
             self.files.insert((import, call), Open { handle, close: None });
         }
     }
@@ -100,26 +96,30 @@ impl Opens {
         }
     }
 
-    /// A call that ends an open has begun, with these buffers.
+    /// A call that ends an open has begun.
     pub fn closing(
         &mut self,
         import: ImportId,
         open: CallId,
         close: CallId,
-        buffers: &[Vec<u8>],
         rpc: &mut Rpc<'_, '_>,
     ) {
         let Some(file) = self.files.get_mut(&(import, open)) else { return };
-        let first = file.close.replace((close, buffers.to_vec())).is_none();
+        let first = file.close.replace(close).is_none();
         self.closed += usize::from(first);
-        if self.closed > CLOSED_MAX {
-            self.files.retain(|(import, _), file| match &file.close {
+        if self.closed > CLOSED_LEAST.max(2 * self.left) {
+            self.files.retain(|(import, _), file| match file.close {
                 None => true,
                 // Neither under way nor repeated any more: it is committed, or has failed.
-                Some((close, buffers)) => rpc.amend(*import, *close, buffers),
+                Some(close) => rpc.buffers(*import, close).is_some(),
             });
-            self.closed = self.files.values().filter(|file| file.close.is_some()).count();
+            self.count();
+            self.left = self.closed;
         }
+    }
+
+    fn count(&mut self) {
+        self.closed = self.files.values().filter(|file| file.close.is_some()).count();
     }
 
     /// The handle of an open file, if its server knows it for its client.
@@ -138,16 +138,17 @@ impl Opens {
         let Some(file) = self.files.get_mut(&(import, open)) else { return };
         let Some(handle) = result.as_ref().ok().and_then(handle_of) else { return };
         file.handle = handle;
-        let Some((close, buffers)) = &mut file.close else { return };
+        let Some(close) = file.close else { return };
+        let Some(mut buffers) = rpc.buffers(import, close).map(<[_]>::to_vec) else { return };
         if let Some(epoch) = buffers.first_mut() {
             *epoch = Epoch { handle }.to_bytes(LITTLE);
         }
-        rpc.amend(import, *close, buffers);
+        rpc.amend(import, close, buffers);
     }
 
     /// An import is closed.
     pub fn forget(&mut self, import: ImportId) {
         self.files.retain(|(of, _), _| *of != import);
-        self.closed = self.files.values().filter(|file| file.close.is_some()).count();
+        self.count();
     }
 }

@@ -10,6 +10,7 @@ use ptlrpc::CallError;
 use super::join::join;
 use super::remote::Remote;
 use super::{IN_FLIGHT, OpenFile, VisitError, Visitor, Wire, mdc, ost};
+use crate::sabotage::Sabotage;
 
 impl<W: Wire> Visitor<W> {
     /// Targets that have answered a change of this visit.
@@ -58,6 +59,9 @@ impl<W: Wire> Visitor<W> {
     /// # Errors
     /// [`VisitError::ChangesLost`], once; no answer.
     pub async fn settle(&self) -> Result<(), VisitError> {
+        if self.breaks(Sabotage::SettledEarly) {
+            return self.check_losses();
+        }
         let all: Vec<_> = self.changed().map(|remote| self.settled(remote)).collect();
         let settled = join(all, IN_FLIGHT).await.into_iter().collect::<Result<(), _>>();
         // What is lost says more than which target has not answered.

@@ -29,9 +29,12 @@ use super::tree::{Debt, Tree};
 use crate::ost::wire;
 use crate::site::{Part, Site};
 
-/// Objects that are made ahead, and how few are left when further ones are made.
+/// Objects that are made ahead, as many as that at least; further ones are made when half of them are left.
 const AHEAD: u64 = 128;
-const LOW: u64 = 64;
+/// Where half of them last for less than this, twice as many are made next: each time they are committed first,
+/// and files wait for it when there are too few.
+const BRIEF: Duration = Duration::from_secs(1);
+const AHEAD_MOST: u64 = 4096;
 /// What one file may need of one target.
 const SPARE: u64 = COMPONENTS_MAX as u64;
 /// How long a target rests that has refused something.
@@ -58,6 +61,10 @@ struct ObjectTarget {
     settled: bool,
     /// The last object that was made.
     made: u64,
+    /// How many are made ahead.
+    ahead: u64,
+    /// When further ones were asked for last.
+    asked: Option<Instant>,
     /// It has refused, and is asked again then.
     rests_until: Option<Instant>,
     /// It has refused nothing for good: it waits for clients of its life before, or the connection was
@@ -94,6 +101,15 @@ fn object(mdt: u32, ost: u32, number: u64) -> Option<ObjectId> {
     Some(ObjectId::of(Fid { seq: sequences::of_objects(mdt, ost), oid, ver: 0 }))
 }
 
+impl ObjectTarget {
+    /// Further objects are asked for: how many are made ahead from now on.
+    fn pace(&mut self, now: Instant) {
+        let brief = self.asked.is_some_and(|at| now.saturating_since(at) < BRIEF);
+        self.ahead = if brief { self.ahead * 2 } else { self.ahead / 2 }.clamp(AHEAD, AHEAD_MOST);
+        self.asked = Some(now);
+    }
+}
+
 impl Objects {
     /// The object targets of a file system, without connections.
     pub(super) fn of(site: &Site, mdt: u32) -> Self {
@@ -104,6 +120,8 @@ impl Objects {
                 call: None,
                 settled: false,
                 made: 0,
+                ahead: AHEAD,
+                asked: None,
                 rests_until: None,
                 comes: false,
             };
@@ -204,8 +222,9 @@ impl Objects {
             let (doing, call) = if !target.settled {
                 let Some(id) = object(self.mdt, *index, used) else { continue };
                 (Doing::Orphans, orphans(id))
-            } else if target.made < used + LOW {
-                let Some(id) = object(self.mdt, *index, used + AHEAD) else { continue };
+            } else if target.made < used + target.ahead / 2 {
+                target.pace(now);
+                let Some(id) = object(self.mdt, *index, used + target.ahead) else { continue };
                 (Doing::Create, wire::create(id))
             } else if let Some((number, debt)) = tree.owed(*index, committed).next() {
                 let Some(id) = object(self.mdt, *index, number) else { continue };
@@ -304,4 +323,33 @@ fn orphans(id: ObjectId) -> Call {
     let valid = Valid::ID | Valid::GROUP | Valid::FLAGS;
     let body = Obdo { id, valid, flags, ..Obdo::default() };
     wire::object(Opcode::OST_CREATE, &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_objects_are_made_ahead_as_files_need_in_some_time() {
+        let mut target = ObjectTarget {
+            import: None,
+            call: None,
+            settled: true,
+            made: 0,
+            ahead: AHEAD,
+            asked: None,
+            rests_until: None,
+            comes: false,
+        };
+        let mut now = Instant::ZERO;
+        let mut after = |time| {
+            now += time;
+            target.pace(now);
+            target.ahead
+        };
+        let (brief, long) = (Duration::from_millis(999), Duration::from_secs(1));
+        assert_eq!([after(brief), after(brief), after(brief)], [128, 256, 512]);
+        assert_eq!([after(long), after(long), after(long)], [256, 128, 128]);
+        assert_eq!((0..9).map(|_| after(brief)).last(), Some(AHEAD_MOST));
+    }
 }

@@ -50,7 +50,7 @@ fn an_open_file_is_open_with_its_objects_after_a_crash() {
     let (lost, stripes, _) = opened(reply).unwrap();
     let amended = c.open(ROOT, "b", 2, CREATE | 0x4000_0000, layout);
     bench.party(c.upper, |party, below| {
-        assert!(party.ptlrpc.rpc(below).amend(c.mdt, id, &amended.buffers));
+        assert!(party.ptlrpc.rpc(below).amend(c.mdt, id, amended.buffers.clone()));
     });
     bench.crash();
     bench.world.secs(200);

@@ -107,7 +107,7 @@ impl Storm {
         self.model.insert((dir, name), file);
         let head = c.open(fid(dir), name, oid, flags | HAS_EA, layout);
         let replays = bench.party(c.upper, |party, below| {
-            party.ptlrpc.rpc(below).amend(c.mdt, call, &head.buffers)
+            party.ptlrpc.rpc(below).amend(c.mdt, call, head.buffers.clone())
         });
         assert!(replays);
         if self.random.below(4) > 0 {

@@ -251,18 +251,27 @@ impl Client {
         Ok(id)
     }
 
-    /// Other buffers for a call that is under way, or retained.
-    pub(crate) fn amend(&mut self, import: ImportId, call: CallId, buffers: &[Vec<u8>]) -> bool {
+    /// The buffers of a call that is under way, or retained.
+    pub(crate) fn buffers(&self, import: ImportId, call: CallId) -> Option<&[Vec<u8>]> {
+        let retained = self.imports.get(import).and_then(|im| im.retained.get(call));
+        let own = |r: &&Request| r.import == import && r.purpose == Purpose::Call;
+        let under_way = || self.calls.get(call).filter(own);
+        let kept = retained.map(|kept| &kept.buffers);
+        kept.or_else(|| under_way().map(|r| &r.buffers)).map(Vec::as_slice)
+    }
+
+    /// Other buffers for such a call.
+    pub(crate) fn amend(&mut self, import: ImportId, call: CallId, buffers: Vec<Vec<u8>>) -> bool {
         let retained = self.imports.get_mut(import).and_then(|im| im.retained.get_mut(call));
         let amended = match (retained, self.calls.get_mut(call)) {
             (Some(kept), _) => &mut kept.buffers,
             (None, Some(r)) if r.import == import && r.purpose == Purpose::Call => &mut r.buffers,
             _ => return false,
         };
-        if message_size(buffers).is_err() {
+        if message_size(&buffers).is_err() {
             return false;
         }
-        *amended = buffers.to_vec();
+        *amended = buffers;
         true
     }
 

@@ -118,6 +118,12 @@ impl Retention {
     }
 
     /// The request that a call was.
+    pub(crate) fn get(&self, call: CallId) -> Option<&Retained> {
+        let (transno, xid) = *self.0.as_ref()?.places.get(&call)?;
+        self.at(transno, xid)
+    }
+
+    /// The same, to be changed.
     pub(crate) fn get_mut(&mut self, call: CallId) -> Option<&mut Retained> {
         let kept = self.0.as_mut()?;
         let place = kept.places.get(&call)?;

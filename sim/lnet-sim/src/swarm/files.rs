@@ -25,7 +25,7 @@ pub(super) fn text(seed: u64) -> String {
     let obd_timeout = obd_timeout(&mut rng);
     let mut scene = Scene::begin(("files", seed), (rage, AFTER), obd_timeout, "", &mut rng);
     let objects = world(&mut scene, seed, &mut rng);
-    loads(&mut scene, seed, &mut rng);
+    let whole = loads(&mut scene, seed, &mut rng);
     if rng.one_in(5) {
         // Nothing is ever wrong.
         return scene.text;
@@ -36,7 +36,22 @@ pub(super) fn text(seed: u64) -> String {
     }
     full(&mut scene, &objects, &mut Prng::new(seed ^ 0xF11E_F011));
     between(&mut scene, &mut Prng::new(seed ^ 0xF11E_AC05));
+    if whole {
+        crashes(&mut scene, &mut Prng::new(seed ^ 0xF11E_DEAD));
+    }
     scene.text
+}
+
+/// Where files are made whole, a program dies with all servers now and then: what is left is what was committed,
+/// and no one repeats the rest.
+fn crashes(scene: &mut Scene, rng: &mut Prng) {
+    for _ in 0..rng.below(5) {
+        let (at, _) = scene.moment(1, rng);
+        let until = (at + 1000 + rng.below(2000)).min(scene.rage * 1000);
+        let (client, servers) = (any(&scene.clients, rng), scene.servers.join("\", \""));
+        let on = format!("on = [\"{client}\", \"{servers}\"]");
+        scene.fault(("kill", at), &format!("until = \"{until}ms\"\n"), &on);
+    }
 }
 
 /// In one round of four an object target is full for long, so that programs are refused while they do all
@@ -121,10 +136,13 @@ fn second(scene: &mut Scene, rng: &mut Prng) {
     }
 }
 
-fn loads(scene: &mut Scene, seed: u64, rng: &mut Prng) {
+/// Whether files are made whole while faults rage.
+fn loads(scene: &mut Scene, seed: u64, rng: &mut Prng) -> bool {
+    let mut whole = false;
     let (settled, duration) = (scene.settled, scene.duration);
     // Drawn apart, so that the other rounds are what they are.
     let caches = &mut Prng::new(seed ^ 0xF11E_CAC4);
+    let wholes = &mut Prng::new(seed ^ 0xF11E_0A11);
     let from = list(&scene.clients);
     // While faults rage, and in peace.
     for (start, until, check) in
@@ -145,7 +163,12 @@ fn loads(scene: &mut Scene, seed: u64, rng: &mut Prng) {
              names = {names}\nsize = \"{size}\"\nstripes = {stripes}\nshared = {shared}\ncached = {cached}\non_mdt = {on_mdt}\nwindow = {window}\n\
              think = \"{think}\"\nstart = \"{start}s\"\nuntil = \"{until}s\"\ncheck = \"{check}s\""
         ));
+        if wholes.one_in(3) && !shared && !cached {
+            scene.line("whole = true");
+            whole |= start == 0;
+        }
     }
+    whole
 }
 
 fn fault(scene: &mut Scene, objects: &[String], rng: &mut Prng) {

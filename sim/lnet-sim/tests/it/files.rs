@@ -263,6 +263,42 @@ fn answered_data_that_object_targets_lose_is_written_again() {
     assert_eq!(played.summary.errors, 0, "{}", played.summary);
 }
 
+/// Programs that make small files whole, beside all else.
+const WHOLE: &str = "names = 3\nsize = \"70KiB\"\nwindow = 1\nthink = \"100ms\"\nwhole = true";
+
+#[test]
+fn files_that_are_made_whole_are_there_with_all_that_is_in_them() {
+    for stripes in ["stripes = 1", "stripes = 3", "on_mdt = true"] {
+        let load = format!("{WHOLE}\n{stripes}");
+        let played = holds_in(scenario(2, &load, ""));
+        assert_eq!(played.summary.errors, 0, "{}", played.summary);
+        for server in ["s0", "s1"] {
+            let fault = format!(
+                "[[fault]]\nkind = \"kill\"\nat = \"60s\"\nuntil = \"70s\"\non = \"{server}\""
+            );
+            let played = holds_in(scenario(2, &load, &fault));
+            assert_eq!(played.summary.errors, 0, "{}", played.summary);
+        }
+    }
+}
+
+#[test]
+fn file_that_was_made_whole_is_empty_or_whole_when_its_program_and_servers_have_died() {
+    let kill = |at: u32| {
+        let until = at + 2;
+        format!(
+            "[[fault]]\nkind = \"kill\"\nat = \"{at}s\"\nuntil = \"{until}s\"\n\
+             on = [\"s0\", \"s1\", \"c0\", \"c1\"]\n"
+        )
+    };
+    let faults: String = (20..280).step_by(20).map(kill).collect();
+    for stripes in [1, 3] {
+        let load = format!("{WHOLE}\nstripes = {stripes}");
+        let text = text(900, 2, &load, &faults).replace("commit = \"5s\"", "commit = \"60s\"");
+        holds_in(parsed(text));
+    }
+}
+
 #[test]
 fn restarted_server_does_not_wait_for_a_visitor_whose_disconnect_was_lost() {
     // The visit ends at 300 s.

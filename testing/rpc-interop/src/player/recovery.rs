@@ -60,7 +60,7 @@ impl<S: Stage> Player<'_, S> {
             let replay = self.replays(exchange).find(|at| stage.contains(at));
             if let Some(replay) = replay {
                 let buffers = self.messages[replay].buffers();
-                self.stage.rpc(|rpc| rpc.amend(import, call, &buffers));
+                self.stage.rpc(|rpc| rpc.amend(import, call, buffers));
             } else if matches!(opcode, Opcode::LDLM_ENQUEUE | Opcode::MDS_CLOSE) {
                 // The file is closed, and was not made by its open: there is nothing to bring back.
                 self.stage.rpc(|rpc| rpc.forget(import, call));

@@ -17,8 +17,9 @@
 //! was left alone while it was read again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use lnet_scenario::{FaultKind, LoadKind, NodeId, Scenario};
+use lnet_scenario::{FaultKind, LoadKind, NodeId, RpcLoad, Scenario};
 use lnet_types::{Errno, Instant};
 use lustre_client::visitor::CACHING;
 
@@ -29,7 +30,7 @@ use super::op::{FileAnswer, FileOp};
 use super::program::{ALL, CACHED, prefix_of};
 use super::seen::{Dump, Dumps, FileFailure};
 use super::shared::Shared;
-use super::tree::{Id, Tree, Versions, difference};
+use super::tree::{Id, Manner, May, Tree, Versions, difference};
 use crate::directory::HostId;
 use crate::observe::{Observer, Seen, View};
 
@@ -115,10 +116,8 @@ impl Kept {
     /// it before. What is cached has its own targets for that.
     fn left(&mut self, whole: bool) {
         let (last, whole) = (self.last(), whole && !self.gone);
-        if whole && !last.cached {
-            for all in self.versions.values_mut() {
-                all.drain(..all.len().saturating_sub(1));
-            }
+        if whole && !last.manner.cached {
+            self.versions.values_mut().for_each(newest);
         }
         if whole {
             self.committed(last);
@@ -151,10 +150,13 @@ impl Kept {
                 all.extend([data, Default::default()]);
             }
         }
+        // What a file has been at any time it may have been when its names were what they are.
+        let exact = |id| self.states.iter().chain(&after).all(|tree| tree.is_exact(id));
+        let may = May { versions: &versions, exact: &exact, times: !self.gone && after.is_none() };
         let mut why = None;
         for tree in self.left_trees(after.as_ref()) {
             let difference = match found {
-                Some(dump) if tree.is_there() => tree.differs(dump, &versions),
+                Some(dump) if tree.is_there() => tree.differs(dump, &may),
                 None if !tree.is_there() => None,
                 Some(_) => Some("the directory is there".to_owned()),
                 None => Some("the directory is gone".to_owned()),
@@ -163,6 +165,11 @@ impl Kept {
         }
         why
     }
+}
+
+/// Data are committed: what they were before is not there any more.
+fn newest(versions: &mut Vec<Arc<Vec<u8>>>) {
+    versions.drain(..versions.len().saturating_sub(1));
 }
 
 /// A visit to a directory that other programs change too.
@@ -199,6 +206,8 @@ pub struct FileModel {
     settled: Option<Instant>,
     /// Whether a store is full at some time.
     fills: bool,
+    /// What the directories of loads begin with whose files have one holder of data each.
+    singles: Vec<String>,
     /// Stores that are full or broken now: what is cached in the meantime may be refused when it is written back.
     refusing: usize,
 }
@@ -217,7 +226,14 @@ impl FileModel {
     pub fn new(scenario: &Scenario) -> Self {
         let mut faults = scenario.faults.iter();
         let fills = faults.any(|fault| matches!(fault.kind, FaultKind::StoreFull(_)));
-        Self { settled: settled_at(scenario), fills, ..Self::default() }
+        let loads = scenario.rpc.loads.iter().enumerate();
+        let single = |load: &RpcLoad| match load.kind {
+            LoadKind::Files(files) => files.stripes == 1 && !files.on_mdt && !files.cached,
+            _ => false,
+        };
+        let singles = loads.filter(|(_, load)| single(load)).map(|(load, _)| prefix_of(load));
+        let (settled, singles) = (settled_at(scenario), singles.collect());
+        Self { settled, fills, singles, ..Self::default() }
     }
 
     /// Whether a scenario has something for it.
@@ -253,6 +269,12 @@ impl FileModel {
         }
     }
 
+    /// How a program works with the data of its files.
+    fn manner_of(&self, tree: &str) -> Manner {
+        let single = self.singles.iter().any(|prefix| tree.starts_with(prefix));
+        Manner { cached: tree.ends_with(CACHED), single }
+    }
+
     fn begun(&mut self, host: HostId, client: &str, tree: &str, op: &FileOp, now: Instant) {
         if tree.ends_with(ALL) {
             self.shared.entry(tree.to_owned()).or_default().shared.begun(client, op);
@@ -261,12 +283,12 @@ impl FileModel {
             return;
         }
         self.visits.insert(client.to_owned(), tree.to_owned());
-        let cached = tree.ends_with(CACHED);
-        let gone = cached && self.refusing > 0;
+        let manner = self.manner_of(tree);
+        let gone = manner.cached && self.refusing > 0;
         let kept = self.trees.entry(tree.to_owned()).or_insert_with(|| Kept {
             host,
             client: client.to_owned(),
-            states: vec![Tree::of(cached)],
+            states: vec![Tree::of(manner)],
             floors: BTreeMap::new(),
             versions: Versions::new(),
             answered: BTreeMap::new(),
@@ -330,12 +352,12 @@ impl FileModel {
         let result = match result {
             Err(e) if !e.said => {
                 // What was not committed, or was cached, may have been lost before.
-                let lost = e.errno == Errno::EIO || tree.cached && e.errno == Errno::ENOSPC;
+                let lost = e.errno == Errno::EIO || tree.manner.cached && e.errno == Errno::ENOSPC;
                 let hears = kept.gone && lost;
                 if settled.is_some_and(|at| begun >= at) && !hears {
                     return Err(format!("{client}: {op:?} failed in peace: {e}"));
                 }
-                kept.gone |= tree.cached;
+                kept.gone |= tree.manner.cached;
                 kept.doubt(&op);
                 return Ok(());
             }
@@ -344,7 +366,7 @@ impl FileModel {
         };
         // One that has lost what it had cached has not heard of it yet.
         let of_data = matches!(op, FileOp::Read(_) | FileOp::ReadOpen(_) | FileOp::Stat(_));
-        if kept.gone && tree.cached && of_data && expected.is_ok() == result.is_ok() {
+        if kept.gone && tree.manner.cached && of_data && expected.is_ok() == result.is_ok() {
             return Ok(());
         }
         // Its opens have ended with the eviction.
@@ -367,23 +389,33 @@ impl FileModel {
             return Err(format!("{client}: {op:?} gave {have}: expected {want}"));
         }
         if result.is_ok() {
-            for (id, data) in tree.changed(&kept.last()) {
-                kept.versions.entry(id).or_default().push(data);
+            let last = kept.last();
+            for (id, data) in tree.changed(&last) {
+                let all = kept.versions.entry(id).or_default();
+                // A mixture may be shorter in any case.
+                if tree.is_exact(id) && (op.cuts() || last.data(id).is_err()) {
+                    all.push(Arc::default());
+                }
+                all.push(data);
             }
             let synced = tree.synced(&op);
-            let back = kept.last().written_back(&op).or_else(|| tree.written_back(&op));
-            if let Some(id) = synced {
-                let all = kept.versions.entry(id).or_default();
-                all.drain(..all.len().saturating_sub(1));
+            let back = last.written_back(&op).or_else(|| tree.written_back(&op));
+            if let Some(id) = synced.or_else(|| tree.stored(&op)) {
+                newest(kept.versions.entry(id).or_default());
             }
-            for id in synced.into_iter().chain(back).filter(|_| tree.cached) {
+            if op == FileOp::Settle && !tree.manner.cached {
+                kept.versions.values_mut().for_each(newest);
+            }
+            for id in synced.into_iter().chain(back).filter(|_| tree.manner.cached) {
                 let last = kept.versions.get(&id).map_or(0, |all| all.len().saturating_sub(1));
                 kept.answered.insert(id, last);
             }
             // A sync of one file commits all names of its target.
             match synced {
                 Some(id) => kept.synced(tree, id),
-                None if op == FileOp::Sync || kept.last().is_of_two(&op) => kept.committed(tree),
+                None if matches!(op, FileOp::Sync | FileOp::Settle) || last.is_of_two(&op) => {
+                    kept.committed(tree);
+                }
                 None if op.reads() => {
                     kept.states.pop();
                     kept.states.push(tree);
@@ -635,13 +667,23 @@ mod tests {
     fn found_in(
         model: &mut FileModel,
         tree: &str,
+        when: (u64, u64),
+        data: (Vec<u8>, u64),
+    ) -> Result<(), String> {
+        found_at(model, tree, when, data, 0)
+    }
+
+    fn found_at(
+        model: &mut FileModel,
+        tree: &str,
         (from, to): (u64, u64),
         (bytes, size): (Vec<u8>, u64),
+        mtime: i64,
     ) -> Result<(), String> {
         let client = "v0-0-1-9-1".to_owned();
         model.see_files(HOST, &FileSeen::Checks { client: client.clone() }, at(from))?;
         let (kind, mode) = (FileShown::File, super::super::work::FILE_MODE);
-        let file = Found { fid: (1, 1), kind, mode, nlink: 1, bytes, size };
+        let file = Found { fid: (1, 1), kind, mode, nlink: 1, bytes, size, mtime };
         let dump = Dump::from([(b"n1".to_vec(), file)]);
         let trees = Ok(Dumps::from([(tree.to_owned(), Ok(dump))]));
         model.see_files(HOST, &FileSeen::Checked { client, load: 0, trees }, at(to))
@@ -705,6 +747,79 @@ mod tests {
                 let read = done(&mut model, op.clone(), 5, Err(Errno::ENOENT));
                 assert_eq!(read, removes && evicted, "{op:?} {removes} {evicted}");
             }
+        }
+    }
+
+    /// A copy of four bytes, from a time of 9 s.
+    fn copied(model: &mut FileModel, second: u64) -> bool {
+        let data = FileBytes { at: FileAt::Offset(0), len: 4, fill: 7 };
+        let whole = FileOp::Whole { path: name(), data, times: (5, 9) };
+        done(model, whole, second, Ok(FileAnswer::Done))
+    }
+
+    #[test]
+    fn copy_that_is_not_committed_is_whole_or_empty_and_one_that_is_settled_is_whole() {
+        let bytes = FileBytes { at: FileAt::Offset(0), len: 4, fill: 7 }.bytes(0);
+        let half = [&bytes[..2], &[0, 0]].concat();
+        for (gone, settled, found, may) in [
+            (false, false, &bytes[..], true),
+            (false, false, &[], false),
+            (true, false, &bytes, true),
+            (true, false, &[], true),
+            (true, false, &half, false),
+            (true, false, &bytes[..2], false),
+            (true, true, &bytes, true),
+            (true, true, &[], false),
+        ] {
+            let mut model = FileModel::default();
+            assert!(done(&mut model, FileOp::Base, 0, Ok(FileAnswer::Done)));
+            assert!(copied(&mut model, 2));
+            let sync = if settled { FileOp::Settle } else { FileOp::Sync };
+            assert!(done(&mut model, sync, 4, Ok(FileAnswer::Done)));
+            if let Some(kept) = model.kept(CLIENT) {
+                kept.gone = gone;
+            }
+            let seen = (found.to_vec(), found.len() as u64);
+            let checked = found_at(&mut model, "f0-d", (6, 7), seen, 9);
+            assert_eq!(checked.is_ok(), may, "{gone} {settled} {found:?}: {checked:?}");
+        }
+    }
+
+    #[test]
+    fn copy_has_the_time_of_its_source_until_it_is_written() {
+        for (writes, mtime, may) in [(false, 9, true), (false, 8, false), (true, 8, true)] {
+            let mut model = FileModel::default();
+            assert!(done(&mut model, FileOp::Base, 0, Ok(FileAnswer::Done)));
+            assert!(copied(&mut model, 2));
+            let data = FileBytes { at: FileAt::Offset(0), len: 4, fill: 7 };
+            if writes {
+                let (path, create, truncate, fsync) = (name(), false, false, false);
+                let write = FileOp::Write { path, create, truncate, data, fsync };
+                assert!(done(&mut model, write, 4, Ok(FileAnswer::Done)));
+            }
+            let checked = found_at(&mut model, "f0-d", (6, 7), (data.bytes(0), 4), mtime);
+            assert_eq!(checked.is_ok(), may, "{writes} {mtime}: {checked:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_to_a_single_holder_is_there_when_the_write_has_ended() {
+        for (single, may) in [(false, true), (true, false)] {
+            let mut model = with_a_file();
+            model.singles.extend(single.then(|| prefix_of(0)));
+            let mut model = FileModel { trees: BTreeMap::new(), ..model };
+            let bytes = |fill| FileBytes { at: FileAt::Offset(0), len: 4, fill };
+            for (second, fill) in [(0, 0), (2, 7), (4, 8)] {
+                let (path, create, truncate, fsync) = (name(), true, false, false);
+                let write = FileOp::Write { path, create, truncate, data: bytes(fill), fsync };
+                let op = if second == 0 { FileOp::Base } else { write };
+                assert!(done(&mut model, op, second, Ok(FileAnswer::Done)));
+            }
+            model.died(HOST, false, at(6));
+            let old = found_in(&mut model, "f0-d", (8, 9), (bytes(7).bytes(0), 4));
+            assert_eq!(old.is_ok(), may, "{single}: {old:?}");
+            let new = found_in(&mut model, "f0-d", (10, 11), (bytes(8).bytes(0), 4));
+            assert_eq!(new, Ok(()), "{single}");
         }
     }
 }

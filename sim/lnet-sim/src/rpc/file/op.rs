@@ -85,6 +85,15 @@ pub enum FileOp {
         /// It is synced before it is closed.
         fsync: bool,
     },
+    /// Makes a file with all that is in it, or puts that in place of what is in one, as a copy does.
+    Whole {
+        /// Which file.
+        path: FilePath,
+        /// All of it, from its front on.
+        data: FileBytes,
+        /// Times of access and of the last change of data that it gets, seconds since 1970.
+        times: (i64, i64),
+    },
     /// Makes a file that may not be there.
     Create(FilePath),
     /// Opens, reads all, closes.
@@ -115,15 +124,23 @@ pub enum FileOp {
     ReadOpen(u8),
     /// Closes a file.
     Close(u8),
-    /// All that was changed is committed.
+    /// All names that were changed are committed.
     Sync,
+    /// All that was changed is committed, data too.
+    Settle,
 }
 
 impl FileOp {
     /// Whether it changes nothing of files.
     pub const fn reads(&self) -> bool {
-        use FileOp::{Close, List, Read, ReadLink, ReadOpen, Stat, Sync};
-        matches!(self, Read(_) | List(_) | Stat(_) | ReadLink(_) | ReadOpen(_) | Close(_) | Sync)
+        use FileOp::{Close, List, Read, ReadLink, ReadOpen, Settle, Stat, Sync};
+        let syncs = matches!(self, Sync | Settle);
+        syncs || matches!(self, Read(_) | List(_) | Stat(_) | ReadLink(_) | ReadOpen(_) | Close(_))
+    }
+
+    /// Whether a file is empty before it is written.
+    pub(super) const fn cuts(&self) -> bool {
+        matches!(self, Self::Write { truncate: true, .. } | Self::Whole { .. })
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use lnet::upper::Below;
 use lnet_scenario::{FileLoad, LoadKind, NodeId, Pace, RpcLoad, Scenario, TargetKind};
 use lnet_types::{Instant, Nid, Prng};
-use lustre_client::visitor::{Access, Identity, VisitConfig, Visitor};
+use lustre_client::visitor::{Access, Identity, VisitConfig, Visitor, WHOLE_MAX};
 use ptlrpc::{Event, Ptlrpc};
 
 use super::super::seen::RpcSeen;
@@ -373,7 +373,11 @@ impl Filing {
                 return visit.wire.give(Task::Leave);
             }
             false => {
-                let op = choose(&mut self.rng, files, &visit.open);
+                let wall = self.wall + Duration::from_nanos(now.as_nanos());
+                let op = match files.whole && self.rng.one_in(3) {
+                    true => choose_whole(&mut self.rng, files, wall),
+                    false => choose(&mut self.rng, files, &visit.open),
+                };
                 place_dir(&mut self.rng, mdts(&scenario), op)
             }
         };
@@ -537,6 +541,31 @@ fn place_dir(rng: &mut Prng, mdts: u32, op: FileOp) -> FileOp {
         FileOp::Mkdir(path) if mdts > 1 => FileOp::MkdirOn(path, rng.below(mdts.into()) as u32),
         op => op,
     }
+}
+
+/// What a program does next that copies files.
+fn choose_whole(rng: &mut Prng, files: FileLoad, wall: Duration) -> FileOp {
+    if rng.one_in(6) {
+        return FileOp::Settle;
+    }
+    let most = WHOLE_MAX.min(files.size.into());
+    let len = match rng.below(4) {
+        0 => most,
+        1 => rng.below(64.min(most)),
+        _ => rng.below(most + 1),
+    };
+    let now = i64::try_from(wall.as_secs()).unwrap_or(i64::MAX);
+    // Files are old as a rule, and may be from before 1970, or from machines whose clock is ahead.
+    let time = |rng: &mut Prng| match rng.below(6) {
+        0 => now,
+        1 => now - 30,
+        2 => now + 3600,
+        3 => -5,
+        _ => now - 1 - rng.below(1 << 24) as i64,
+    };
+    let (path, fill) = (path(rng, files), rng.next_u64());
+    let data = FileBytes { at: FileAt::Offset(0), len: len as u32, fill };
+    FileOp::Whole { path, data, times: (time(rng), time(rng)) }
 }
 
 /// What a program does next.

@@ -36,6 +36,8 @@ pub struct Found {
     pub bytes: Vec<u8>,
     /// How many bytes it has said to have before it was opened.
     pub size: u64,
+    /// Time of the last change of its data, seconds since 1970.
+    pub mtime: i64,
 }
 
 /// The files of a directory, and of those in it, by their paths as bytes.

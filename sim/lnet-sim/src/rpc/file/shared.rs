@@ -11,7 +11,7 @@ use lnet_types::Errno;
 
 use super::op::{FileAnswer, FileOp, FileShown};
 use super::seen::Dump;
-use super::tree::{Id, Tree, Versions};
+use super::tree::{Id, May, Tree, Versions};
 
 /// Most orders that are followed: with more of them nothing is said any more.
 const ORDERS_MAX: usize = 400;
@@ -192,10 +192,12 @@ impl Shared {
             return None;
         }
         self.follow();
+        // Programs work on names alone.
+        let may = May { versions: &Versions::new(), exact: &|_| true, times: true };
         let mut why = None;
         for order in &self.orders {
             why = Some(match found {
-                Some(dump) => order.tree.differs(dump, &Versions::new())?,
+                Some(dump) => order.tree.differs(dump, &may)?,
                 None if order.tree.is_there() => "the directory is gone".to_owned(),
                 None => return None,
             });

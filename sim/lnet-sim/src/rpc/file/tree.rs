@@ -35,6 +35,10 @@ struct Inode {
     mode: u32,
     /// Names of a file; directories count those in them.
     names: u32,
+    /// It was made whole, and not written since: no part of its data is there without the rest.
+    whole: bool,
+    /// The time of the last change of its data that a copy has given it; `None`: the time is some other one.
+    mtime: Option<i64>,
 }
 
 /// A file that is open.
@@ -54,8 +58,17 @@ pub(super) struct Tree {
     open: BTreeMap<u8, Open>,
     /// Files that another metadata target than the first one has, or had.
     away: BTreeMap<Id, u32>,
-    /// The program hears of what others write, as it has locks.
+    /// How the program works with data.
+    pub(super) manner: Manner,
+}
+
+/// How a program works with the data of its files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Manner {
+    /// It hears of what others write, as it has locks.
     pub(super) cached: bool,
+    /// The data of each file have one holder, which gets each change in its turn.
+    pub(super) single: bool,
 }
 
 /// The bytes of a file, longer or shorter.
@@ -66,9 +79,15 @@ fn resized(data: &[u8], size: u64) -> Vec<u8> {
 }
 
 impl Tree {
-    /// Nothing yet, of a program with a cache or without one.
-    pub(super) fn of(cached: bool) -> Self {
-        Self { cached, ..Self::default() }
+    /// Nothing yet, of a program that works in this manner.
+    pub(super) fn of(manner: Manner) -> Self {
+        Self { manner, ..Self::default() }
+    }
+
+    /// Whether the data of a file, if it is there, are what they were between two changes at any time, and never
+    /// a mixture.
+    pub(super) fn is_exact(&self, id: Id) -> bool {
+        self.manner.single || self.inode(id).map_or(true, |inode| inode.whole)
     }
 
     /// Whether the directory of the program was made.
@@ -143,7 +162,8 @@ impl Tree {
     fn add(&mut self, dir: Id, name: u8, body: Body, mode: u32) -> Id {
         let id = self.next.max(BASE + 1);
         self.next = id + 1;
-        self.inodes.insert(id, Arc::new(Inode { body, mode, names: 1 }));
+        let (whole, mtime) = (false, None);
+        self.inodes.insert(id, Arc::new(Inode { body, mode, names: 1, whole, mtime }));
         self.place(id, self.on(dir));
         self.entries_mut(dir, |entries| _ = entries.insert(name, id));
         id
@@ -221,7 +241,23 @@ impl Tree {
     }
 
     fn set(&mut self, id: Id, data: Vec<u8>) {
-        self.change(id, |inode| inode.body = Body::File(Arc::new(data)));
+        self.change(id, |inode| {
+            inode.body = Body::File(Arc::new(data));
+            (inode.whole, inode.mtime) = (false, None);
+        });
+    }
+
+    /// A copy of a file of this machine.
+    fn make_whole(&mut self, path: &FilePath, data: FileBytes, mtime: i64) -> Result<(), Errno> {
+        let before = self.next;
+        let id = self.make(path, false)?;
+        self.set(id, data.bytes(0));
+        let made = self.next != before;
+        self.change(id, |inode| {
+            inode.mode = FILE_MODE;
+            (inode.whole, inode.mtime) = (made, Some(mtime));
+        });
+        Ok(())
     }
 
     /// A file to be read or written through its path.
@@ -339,7 +375,8 @@ impl Tree {
             FileOp::Base => {
                 if !self.is_there() {
                     let body = Body::Dir(BTreeMap::new());
-                    let inode = Inode { body, mode: DIR_MODE, names: 1 };
+                    let (mode, names, whole, mtime) = (DIR_MODE, 1, false, None);
+                    let inode = Inode { body, mode, names, whole, mtime };
                     self.inodes.insert(BASE, Arc::new(inode));
                 }
             }
@@ -356,6 +393,9 @@ impl Tree {
                 }
                 let known = self.data(id)?.len() as u64;
                 self.write(id, known, *data)?;
+            }
+            FileOp::Whole { path, data, times: (_, mtime) } => {
+                self.make_whole(path, *data, *mtime)?;
             }
             FileOp::Read(path) => {
                 return Ok(FileAnswer::Bytes(self.data(self.file(path)?)?.to_vec()));
@@ -408,14 +448,16 @@ impl Tree {
             FileOp::ReadOpen(slot) => {
                 let Open { file, size } = *self.open.get(slot).ok_or(Errno::EBADF)?;
                 let data = self.data(file)?;
-                let bytes = if self.cached { data.to_vec() } else { resized(data, size) };
+                let bytes = if self.manner.cached { data.to_vec() } else { resized(data, size) };
                 return Ok(FileAnswer::Bytes(bytes));
             }
             FileOp::Close(slot) => {
                 let Open { file, .. } = self.open.remove(slot).ok_or(Errno::EBADF)?;
+                // It says when the file was written through this open.
+                self.change(file, |inode| inode.mtime = None);
                 self.forget(file);
             }
-            FileOp::Sync => {}
+            FileOp::Sync | FileOp::Settle => {}
         }
         Ok(FileAnswer::Done)
     }
@@ -456,10 +498,21 @@ impl Tree {
         }
     }
 
+    /// The file whose data are committed as an operation has left them, names aside: what is written without a
+    /// cache is with its one holder when the write has ended, but for what a copy writes.
+    pub(super) fn stored(&self, op: &FileOp) -> Option<Id> {
+        match op {
+            _ if self.manner.cached || !self.manner.single => None,
+            FileOp::Write { path, .. } => self.find(path, true).ok(),
+            FileOp::WriteOpen(slot, ..) => self.open.get(slot).map(|open| open.file),
+            _ => None,
+        }
+    }
+
     /// The file whose data an operation of a program with a cache has brought to the targets.
     pub(super) fn written_back(&self, op: &FileOp) -> Option<Id> {
         match op {
-            _ if !self.cached => None,
+            _ if !self.manner.cached => None,
             FileOp::Write { path, .. } => self.find(path, true).ok(),
             FileOp::Close(slot) => self.open.get(slot).map(|open| open.file),
             _ => None,
@@ -480,8 +533,8 @@ impl Tree {
         }
     }
 
-    /// Why what was found is not this tree; the data of a file may be mixed of what `versions` has of it.
-    pub(super) fn differs(&self, dump: &Dump, versions: &Versions) -> Option<String> {
+    /// Why what was found is not this tree.
+    pub(super) fn differs(&self, dump: &Dump, may: &May<'_>) -> Option<String> {
         let paths = self.paths();
         let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
         if let Some(path) = paths.keys().find(|path| !dump.contains_key(*path)) {
@@ -495,7 +548,7 @@ impl Tree {
             };
             let Ok(inode) = self.inode(id) else { continue };
             let expected = (self.kind(id), inode.mode, self.nlink(id));
-            let Found { fid, kind, mode, nlink, bytes, size } = found;
+            let Found { fid, kind, mode, nlink, bytes, size, mtime } = found;
             if (*kind, *mode, *nlink) != expected {
                 return Some(format!(
                     "{name} has kind, mode, links {:?}: expected {expected:?}",
@@ -504,6 +557,9 @@ impl Tree {
             }
             if *fids.entry(id).or_insert(*fid) != *fid {
                 return Some(format!("{name} is another file than under its other name"));
+            }
+            if let Some(expected) = inode.mtime.filter(|time| may.times && time != mtime) {
+                return Some(format!("{name} has the time {mtime}, expected {expected}"));
             }
             match &inode.body {
                 Body::Dir(_) => {}
@@ -516,8 +572,7 @@ impl Tree {
                     return Some(format!("{name} shows a size of {size} and has {have} bytes"));
                 }
                 Body::File(data) => {
-                    let may = versions.get(&id).is_some_and(|all| is_mixed(bytes, all));
-                    if **data != *bytes && !may {
+                    if !may.be(id, data, bytes) {
                         return Some(difference(&name, data, bytes));
                     }
                 }
@@ -532,6 +587,28 @@ impl Tree {
 
 /// Data that files may have, by file.
 pub(super) type Versions = BTreeMap<Id, Vec<Arc<Vec<u8>>>>;
+
+/// How files may differ from those of a tree.
+pub(super) struct May<'a> {
+    /// Those that are named here have one of these data, or a mixture of them.
+    pub(super) versions: &'a Versions,
+    /// Whether those of a file are no mixture.
+    pub(super) exact: &'a dyn Fn(Id) -> bool,
+    /// Their times are those of the tree.
+    pub(super) times: bool,
+}
+
+impl May<'_> {
+    /// Whether a file that has some data in the tree may have these. What is committed of it is there also
+    /// where the names are those of an earlier tree.
+    fn be(&self, id: Id, expected: &[u8], bytes: &[u8]) -> bool {
+        match self.versions.get(&id).filter(|all| !all.is_empty()) {
+            None => expected == bytes,
+            Some(all) if (self.exact)(id) => all.iter().any(|data| **data == *bytes),
+            Some(all) => is_mixed(bytes, all),
+        }
+    }
+}
 
 /// Whether each byte is of one of some versions of a file. It may be shorter than each of them: one object
 /// was made longer for the end of a file that another one had, and has lost that alone.

@@ -31,7 +31,7 @@ struct Waiting {
     order: u64,
     import: ImportId,
     /// The buffers of an open that is kept.
-    kept: Option<Vec<Vec<u8>>>,
+    kept: bool,
     /// The memory of bulk data as it was lent, and how much of it is used.
     memory: Option<(Span, u32)>,
 }
@@ -269,12 +269,11 @@ impl Visits {
             call.bulk = Some(Bulk { direction, memory: IoVec::from([span]) });
             memory = Some((lent, len));
         }
-        let kept = call.keep.then(|| call.buffers.clone());
-        let ends = call.ends.map(|open| (open, call.buffers.clone()));
+        let (kept, ends) = (call.keep, call.ends);
         match ptlrpc.rpc(below).call(import, call) {
             Ok(call) => {
-                if let Some((open, buffers)) = ends {
-                    self.opens.closing(import, open, call, &buffers, &mut ptlrpc.rpc(below));
+                if let Some(open) = ends {
+                    self.opens.closing(import, open, call, &mut ptlrpc.rpc(below));
                 }
                 self.calls.insert(call, Waiting { visit, order, import, kept, memory });
                 Ok(())
@@ -300,8 +299,8 @@ impl Visits {
             bytes = below.bytes(Span { len, ..lent }).to_vec();
             self.buffers.give(lent);
         }
-        if let (Ok(reply), Some(buffers)) = (&result, kept) {
-            self.opens.opened(import, call, reply, &buffers, &mut ptlrpc.rpc(below));
+        if let (Ok(reply), true) = (&result, kept) {
+            self.opens.opened(import, call, reply, &mut ptlrpc.rpc(below));
         }
         let end = End { result, bytes, call: Some(call) };
         self.answers.push((visit, order, Answer::End(Box::new(end))));

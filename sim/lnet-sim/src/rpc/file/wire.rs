@@ -6,7 +6,7 @@
 #![allow(clippy::disallowed_types, reason = "a visit and its host take turns on one thread")]
 
 use core::future::{Future, poll_fn};
-use core::task::Poll;
+use core::task::{Poll, Waker};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -59,6 +59,8 @@ pub(super) enum Answer {
 struct Desk<T, R> {
     orders: VecDeque<(u64, Order)>,
     answers: BTreeMap<u64, Answer>,
+    /// What waits for an answer.
+    waiting: BTreeMap<u64, Waker>,
     /// Evictions, and changes that are lost with them, by connection.
     losses: BTreeMap<u64, (u64, u64)>,
     count: u64,
@@ -81,6 +83,7 @@ impl<T: Send, R: Send> SimWire<T, R> {
         Self(Arc::new(Mutex::new(Desk {
             orders: VecDeque::new(),
             answers: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             losses: BTreeMap::new(),
             count: 0,
             now: 0,
@@ -103,9 +106,15 @@ impl<T: Send, R: Send> SimWire<T, R> {
 
     async fn ask(&self, order: Order) -> Answer {
         let number = self.order(order);
-        poll_fn(|_| match self.desk().answers.remove(&number) {
-            Some(answer) => Poll::Ready(answer),
-            None => Poll::Pending,
+        poll_fn(|cx| {
+            let mut desk = self.desk();
+            match desk.answers.remove(&number) {
+                Some(answer) => Poll::Ready(answer),
+                None => {
+                    desk.waiting.insert(number, cx.waker().clone());
+                    Poll::Pending
+                }
+            }
         })
         .await
     }
@@ -154,7 +163,12 @@ impl<T: Send, R: Send> SimWire<T, R> {
                 *evictions += 1;
                 *changes += u64::from(count);
             }
-            answer => _ = desk.answers.insert(number, answer),
+            answer => {
+                desk.answers.insert(number, answer);
+                if let Some(waker) = desk.waiting.remove(&number) {
+                    waker.wake();
+                }
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lnet_types::Errno;
 use lustre_client::visitor::{
     Attributes, CacheWire, Changes, Create, DirWish, FileCache, FileKind, Node, OpenFile, OpenHow,
-    VisitError, Visitor, Wish,
+    VisitError, Visitor, Whole, Wish,
 };
 use ptlrpc::CallError;
 
@@ -102,6 +102,33 @@ impl<W: CacheWire> Desk<'_, W> {
         let create =
             Create { mode: FILE_MODE, exclusive, layout: self.layout(), ..Create::default() };
         self.visitor.create(&dir, &name, how, &create).await
+    }
+
+    /// Makes a file as a copy does.
+    async fn make_whole(
+        &self,
+        path: &FilePath,
+        data: FileBytes,
+        (atime, mtime): (i64, i64),
+    ) -> Result<(), VisitError> {
+        let (visitor, how) = (self.visitor, OpenHow { read: false, write: true, truncate: true });
+        let (dir, name) = self.parent(path).await?;
+        let whole = Some(Whole { size: data.len.into(), atime, mtime });
+        let create = Create { mode: FILE_MODE, exclusive: false, layout: self.layout(), whole };
+        let mut file = visitor.create(&dir, &name, how, &create).await?;
+        file.keep_mtime(mtime);
+        let written = match data.len {
+            0 => Ok(()),
+            _ => Self::write((visitor, None), &mut file, data, false).await,
+        };
+        match written {
+            Ok(()) => {
+                let (mode, atime, mtime) = (Some(FILE_MODE), Some(atime), Some(mtime));
+                let kept = Changes { mode, atime, mtime, ..Changes::default() };
+                visitor.close_with_changes(file, &kept).await
+            }
+            Err(e) => self.closed(file, Err(e)).await,
+        }
     }
 
     async fn write(
@@ -207,6 +234,7 @@ impl<W: CacheWire> Desk<'_, W> {
                 let written = Self::write(by, &mut file, *data, *fsync).await;
                 self.closed(file, written).await?;
             }
+            FileOp::Whole { path, data, times } => self.make_whole(path, *data, *times).await?,
             FileOp::Read(path) => {
                 let file = visitor.open_file(&self.find(path, true).await?).await?;
                 let read = self.read(&file).await;
@@ -288,6 +316,7 @@ impl<W: CacheWire> Desk<'_, W> {
                 }
                 visitor.sync().await?;
             }
+            FileOp::Settle => visitor.settle().await?,
         }
         Ok(FileAnswer::Done)
     }
@@ -322,12 +351,12 @@ impl<W: CacheWire> Desk<'_, W> {
                     FileKind::Link => self.visitor.link_text(&node).await?,
                     _ => Vec::new(),
                 };
-                let Attributes { fid, kind, mode, nlink, size, .. } = found;
+                let Attributes { fid, kind, mode, nlink, size, mtime, .. } = found;
                 let (fid, kind, mode) = ((fid.seq, fid.oid), shown(kind), mode & 0o7777);
                 if kind == FileShown::Dir {
                     open.push((path.clone(), node));
                 }
-                all.insert(path, Found { fid, kind, mode, nlink, bytes, size });
+                all.insert(path, Found { fid, kind, mode, nlink, bytes, size, mtime });
             }
         }
         Ok(all)

@@ -9,7 +9,7 @@ use lustre_rt::Fid;
 use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, join};
 
 use super::local::{Dir, New};
-use super::{Copy, IN_FLIGHT, SMALL, chunks, is_nameless};
+use super::{AT_A_TIME, Copy, IN_FLIGHT, SMALL, chunks, is_nameless};
 use crate::fs::label::Label;
 use crate::fs::sentences::{towards_here, why};
 use crate::fs::{last_name, show};
@@ -181,7 +181,7 @@ impl Out<'_> {
                     Ok::<_, anyhow::Error>(Some((found, name.name.clone(), path)))
                 }
             };
-            for left in join(names.iter().map(one), IN_FLIGHT).await {
+            for left in join(names.iter().map(one), AT_A_TIME).await {
                 later.extend(left?);
             }
         }
@@ -259,7 +259,9 @@ impl Out<'_> {
         dir: &Dir,
         (name, path): (&[u8], &Label),
     ) -> Result<()> {
-        let Copy { mount, stop, tally, resume, verify, .. } = self.copy;
+        let Copy { mount, stop, tally, resume, verify, room, .. } = self.copy;
+        let Attributes { size, mode, atime, mtime, .. } = *file.attributes();
+        let _room = room.take(size).await;
         if *resume && self.is_there(file, dir, name).await? {
             tally.skipped();
             return Ok(());
@@ -267,7 +269,6 @@ impl Out<'_> {
         let unique = self.names.get();
         self.names.set(unique + 1);
         let new = dir.make(name, unique)?;
-        let Attributes { size, mode, atime, mtime, .. } = *file.attributes();
         let one = |(at, len): (u64, u64)| {
             let new: &New<'_> = &new;
             async move {

@@ -1,12 +1,15 @@
 //! `ulnet lustre cp`: copies files and trees into a file system, and out of one. `put.rs` is the way in,
 //! `get.rs` the way out, `local.rs` what is done on this machine, `preserve.rs` owners and attributes,
-//! `tally.rs` the account.
+//! `room.rs` how much is under way at a time, `commits.rs` what is waited for beside it, `tally.rs` the account.
 
+mod commits;
 mod get;
 mod local;
 mod preserve;
 mod put;
+mod room;
 mod tally;
+mod waiting;
 
 use std::path::PathBuf;
 
@@ -19,25 +22,20 @@ use super::bytes::Bytes;
 use super::goal::Taken;
 use super::side::{self, Side};
 use super::{Status, Stop, Visit, last_name};
+use commits::Commits;
+use room::Room;
 use tally::Tally;
 
 pub(super) use preserve::is_kept;
 
 /// Bytes of a data request.
 const CHUNK: u64 = 4 << 20;
-/// Requests for the data of one file, and small files, that are under way at a time.
+/// Requests for the data of one file that are under way at a time.
 const IN_FLIGHT: usize = 8;
 /// A file of at most so many bytes is copied beside others.
 const SMALL: u64 = CHUNK;
-/// Files of at most so many bytes need little memory, and more of them are under way: each waits for one
-/// target at a time, and a target has few calls of a visit at a time in any case.
-const TINY: u64 = 64 << 10;
-const TINY_IN_FLIGHT: usize = 24;
-
-/// How many files may be under way of which none has more bytes.
-const fn at_a_time(most: u64) -> usize {
-    if most <= TINY { TINY_IN_FLIGHT } else { IN_FLIGHT }
-}
+/// Files that are copied beside each other, if there is room for their data.
+const AT_A_TIME: usize = 32;
 
 /// What, and whereto.
 #[derive(Clone, Debug, Args)]
@@ -104,6 +102,8 @@ pub(super) struct Copy<'a> {
     /// Layout of new files.
     layout: Vec<u8>,
     tally: Tally,
+    room: Room,
+    commits: Commits,
 }
 
 /// The direction of a copy.
@@ -182,6 +182,8 @@ pub(super) fn run(options: &Options) -> Result<Status> {
             taken: *taken,
             layout: layout.clone(),
             tally: Tally::default(),
+            room: Room::new(IN_FLIGHT as u64 * CHUNK),
+            commits: Commits::default(),
         };
         let done = match &way {
             Way::In(from, to) => copy.put_all(from, to).await,

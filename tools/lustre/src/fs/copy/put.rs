@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use lustre_rt::CallError;
 use lustre_rt::visitor::{
-    Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, VisitError, WHOLE_MAX, Whole, join,
+    Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, VisitError, WHOLE_MAX, Whole, both,
+    join,
 };
 
 use super::local::data_of;
-use super::{Copy, IN_FLIGHT, SMALL, at_a_time, chunks, is_nameless};
+use super::{AT_A_TIME, Copy, IN_FLIGHT, SMALL, chunks, is_nameless};
 use crate::fs::goal::{Goal, Spot};
 use crate::fs::label::Label;
 use crate::fs::sentences::{local, towards, why};
@@ -56,7 +57,12 @@ fn called(path: &Path) -> Vec<u8> {
 impl Copy<'_> {
     /// Copies, and waits until what was copied is committed.
     pub(super) async fn put_all(&self, from: &[PathBuf], to: &Place) -> Result<()> {
-        let put = self.put(from, to).await;
+        let copy = async {
+            let put = self.put(from, to).await;
+            self.commits.end();
+            put
+        };
+        let (put, ()) = both(copy, self.commits.each(async || self.settle().await)).await;
         self.settle().await;
         put
     }
@@ -159,14 +165,12 @@ impl Copy<'_> {
         };
         match done {
             Ok(()) => {
-                self.tally.finished(source.label(), source.meta.size());
+                self.tally.finished(source.label());
                 // Of what was finished before an eviction something may be lost, of what follows nothing.
                 if let Err(e) = self.mount.check_losses() {
                     self.note_loss(&e);
                 }
-                if self.tally.is_due() {
-                    self.settle().await;
-                }
+                self.commits.add(source.meta.size()).await;
                 Ok(())
             }
             Err(e) => {
@@ -202,7 +206,7 @@ impl Copy<'_> {
             // Files with several names go one by one, so that the first is there for the others.
             if is_small && source.meta.nlink() == 1 {
                 small.push(source);
-                if small.len() >= 32 * IN_FLIGHT {
+                if small.len() >= 8 * AT_A_TIME {
                     self.put_small(&mut small, &node, links).await?;
                 }
             } else {
@@ -242,9 +246,8 @@ impl Copy<'_> {
     }
 
     async fn put_small(&self, files: &mut Vec<Source>, dir: &Node, links: &Links) -> Result<()> {
-        let width = at_a_time(files.iter().map(|source| source.meta.size()).max().unwrap_or(0));
         let one = |source| self.put_any(source, dir, links);
-        let done = join(files.drain(..).map(one), width).await;
+        let done = join(files.drain(..).map(one), AT_A_TIME).await;
         done.into_iter().collect()
     }
 
@@ -365,7 +368,8 @@ impl Copy<'_> {
     }
 
     async fn put_file(&self, source: &Source, dir: &Node) -> Result<()> {
-        let Source { path, name, .. } = source;
+        let Source { path, name, meta, .. } = source;
+        let _room = self.room.take(meta.size()).await;
         let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
         let file = File::options().read(true).custom_flags(no_follow).open(path)?;
         let meta = &file.metadata()?;

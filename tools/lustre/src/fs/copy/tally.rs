@@ -4,15 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Display;
 
-use lustre_rt::visitor::WHOLE_MAX;
 use serde_json::{Value, json};
 
 use crate::fs::label::Label;
 use crate::fs::{Status, progress};
 
-/// So many copies, and so many bytes of them, are waited for when they are there: until they are committed
-/// those that are small are kept in memory, and all are remembered, as they may be lost.
-const DUE: (u64, u64) = (2048, 8 << 20);
 /// Copies that are remembered, where commits fail.
 const RECENT_MAX: usize = 16 << 10;
 
@@ -37,8 +33,6 @@ pub(super) struct Tally {
     recent: RefCell<VecDeque<Label>>,
     /// How many there were before the first of them.
     before: Cell<u64>,
-    /// Copies, and their bytes, since a commit was waited for last.
-    since: Cell<(u64, u64)>,
     /// A server has evicted this client while a file was written.
     evicted: Cell<bool>,
 }
@@ -85,28 +79,18 @@ impl Tally {
         self.evicted.set(true);
     }
 
-    /// A copy of so many bytes is there, as far as the server has said.
-    pub(super) fn finished(&self, path: Label, bytes: u64) {
+    /// A copy is there, as far as the server has said.
+    pub(super) fn finished(&self, path: Label) {
         let mut recent = self.recent.borrow_mut();
         if recent.len() == RECENT_MAX {
             recent.pop_front();
             count(&self.before, 1);
         }
         recent.push_back(path);
-        let (copies, all) = self.since.get();
-        // More of a large file is not kept until it is committed.
-        self.since.set((copies.saturating_add(1), all.saturating_add(bytes.min(WHOLE_MAX))));
-    }
-
-    /// Whether a commit is to be waited for.
-    pub(super) fn is_due(&self) -> bool {
-        let (copies, bytes) = self.since.get();
-        copies >= DUE.0 || bytes >= DUE.1
     }
 
     /// A commit is waited for from now on. The mark says which copies it is of.
     pub(super) fn mark(&self) -> u64 {
-        self.since.set((0, 0));
         self.before.get().saturating_add(self.recent.borrow().len() as u64)
     }
 
@@ -159,7 +143,7 @@ mod tests {
     use super::*;
 
     fn finish(tally: &Tally, copies: core::ops::Range<u64>) {
-        copies.for_each(|n| tally.finished(Label::new(format!("f{n}")), 1));
+        copies.for_each(|n| tally.finished(Label::new(format!("f{n}"))));
     }
 
     fn named(tally: &Tally) -> Vec<String> {
@@ -191,18 +175,5 @@ mod tests {
         tally.settled(tally.mark() - 1);
         tally.lost(&"evicted");
         assert_eq!(named(&tally), [format!("f{}", last - 1)]);
-    }
-
-    #[test]
-    fn a_commit_is_waited_for_after_some_copies_or_bytes() {
-        let tally = Tally::default();
-        for (copies, bytes) in [(DUE.0, 1), (DUE.1.div_ceil(WHOLE_MAX), u64::MAX)] {
-            for n in 0..copies {
-                assert!(!tally.is_due(), "{n}");
-                tally.finished(Label::new("f"), bytes);
-            }
-            assert!(tally.is_due(), "{copies}");
-            tally.mark();
-        }
     }
 }
