@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use lnet_types::{Errno, Instant, MdId, Nid, PeerNiId, ProcessId};
 
+use crate::outbox::Work;
 use crate::port::PortId;
 use crate::portal::md::{Md, MdBuf};
 use crate::portal::owner::{Internal, Owner};
@@ -68,7 +69,10 @@ impl Node {
             verb: Verb::Get { offset: 0 },
         };
         match self.operate(now, op) {
-            Ok(_) => Ok(md),
+            Ok(id) => {
+                self.outbox.plan(Work::Depart(id));
+                Ok(md)
+            }
             Err(e) => {
                 self.portals.mds.remove(md);
                 Err(e.errno())
