@@ -106,7 +106,7 @@ impl Node {
             }
             Owner::Internal(Internal::Ask { nid, .. }) => self.peers.owner(nid),
             Owner::Internal(Internal::DiscoveryPing(id) | Internal::Push(id)) => Some(id),
-            Owner::Internal(_) | Owner::User(_) | Owner::Silent => return false,
+            Owner::Internal(_) | Owner::User(_) | Owner::Quiet(_) | Owner::Silent => return false,
         };
         self.was_in_doubt(owner) && self.peers.nis.get(hop).map(|n| n.peer) != asked
     }
