@@ -28,18 +28,23 @@ pub type IoVec = SmallVec<[Span; 1]>;
 /// Total length in bytes of a scatter/gather list.
 #[inline]
 pub fn iovec_len(iov: &[Span]) -> u64 {
-    iov.iter().map(|s| u64::from(s.len)).sum()
+    match iov {
+        [one] => u64::from(one.len),
+        many => many.iter().map(|s| u64::from(s.len)).sum(),
+    }
 }
 
 /// The part of `iov` that begins `offset` bytes in and is `len` bytes long. What lies past the end
 /// of `iov` is left out, so the result may be shorter than `len`.
-pub fn iovec_slice(iov: &[Span], mut offset: u64, mut len: u64) -> IoVec {
-    if let [one] = iov {
-        return match part(one, offset, len) {
-            Some(part) => IoVec::from_buf([part]),
-            None => IoVec::new(),
-        };
+#[inline]
+pub fn iovec_slice(iov: &[Span], offset: u64, len: u64) -> IoVec {
+    match iov {
+        [one] => part(one, offset, len).map_or_else(IoVec::new, |part| IoVec::from_buf([part])),
+        many => slice_of_many(many, offset, len),
     }
+}
+
+fn slice_of_many(iov: &[Span], mut offset: u64, mut len: u64) -> IoVec {
     let mut out = IoVec::new();
     for span in iov {
         let here = u64::from(span.len);
@@ -59,6 +64,7 @@ pub fn iovec_slice(iov: &[Span], mut offset: u64, mut len: u64) -> IoVec {
 }
 
 /// The part of a span that begins `offset` bytes in and has `len` bytes at most; `None` if it is empty.
+#[inline]
 fn part(span: &Span, offset: u64, len: u64) -> Option<Span> {
     let take = u64::from(span.len).checked_sub(offset)?.min(len);
     // `take` is at most `span.len`, so it fits.

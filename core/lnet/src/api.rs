@@ -30,6 +30,9 @@ bitflags::bitflags! {
         /// What is sent answers a request: its source is the interface that the request came to, and
         /// another one where a response of the network layer would take another (DEC-15).
         const ANSWERS = 0x2000;
+        /// Only failures have events. When the descriptor is gone and nothing has failed, its user word
+        /// is what is left of it ([`Node::poll_spent`](crate::Node::poll_spent)).
+        const QUIET = 0x4000;
         /// Always time the response.
         const TRACK_RESPONSE = 0x400;
         /// Never time the response.

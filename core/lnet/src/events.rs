@@ -8,19 +8,10 @@ use crate::portal::owner::{Internal, Owner};
 use crate::{Event, EventKind, Node};
 
 impl Node {
-    /// Passes an event to its recipient.
-    pub(crate) fn tell(&mut self, now: Instant, owner: Owner, event: Event, bytes: &[u8]) {
-        match owner {
-            Owner::User(_) => self.outbox.event(event),
-            Owner::Internal(what) => self.internal_event(now, what, &event, bytes),
-            Owner::Silent => {}
-        }
-    }
-
     /// Makes the UNLINK event of a descriptor that ends without an operation (M-43).
     pub(crate) fn tell_unlinked(&mut self, now: Instant, md: MdId, owner: Owner) {
         let no_process = lnet_types::ProcessId { nid: Nid::ANY, pid: lnet_types::Pid::ANY };
-        let event = Event {
+        let event = || Event {
             kind: EventKind::Unlink,
             md,
             user: owner.user(),
@@ -38,7 +29,10 @@ impl Node {
             status: Ok(()),
             unlinked: true,
         };
-        self.tell(now, owner, event, &[]);
+        if let Some(what) = self.outbox.tell(owner, Ok(()), true, event) {
+            let event = event();
+            self.internal_event(now, what, &event, &[]);
+        }
     }
 
     /// An event on one of the node's own descriptors.

@@ -27,7 +27,6 @@ use crate::Node;
 use crate::below::{Doubt, InDoubt, Retention};
 use crate::msg::{Msg, Role};
 use crate::output::Output;
-use crate::portal::owner::Owner;
 use crate::portal::{Portals, RESERVED_PORTAL, is_internal};
 use crate::router::choose;
 use crate::send::Reason;
@@ -52,7 +51,7 @@ fn is_kept_here(portals: &Portals, msg: &Msg) -> bool {
         Role::Copy => true,
         Role::Request => md().is_some_and(|md| {
             let answered_once = md.threshold == Some(1) && md.refs == 1 && !md.zombie;
-            answered_once && matches!(md.owner, Owner::User(_)) && md.tracker.is_some()
+            answered_once && md.owner.is_user() && md.tracker.is_some()
         }),
         _ => false,
     }

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use lnet_types::{Errno, Instant, MdId, Nid, PeerNiId, ProcessId};
 
+use crate::outbox::Work;
 use crate::port::PortId;
 use crate::portal::md::{Md, MdBuf};
 use crate::portal::owner::{Internal, Owner};
@@ -68,7 +69,10 @@ impl Node {
             verb: Verb::Get { offset: 0 },
         };
         match self.operate(now, op) {
-            Ok(_) => Ok(md),
+            Ok(id) => {
+                self.outbox.plan(Work::Depart(id));
+                Ok(md)
+            }
             Err(e) => {
                 self.portals.mds.remove(md);
                 Err(e.errno())
@@ -102,7 +106,7 @@ impl Node {
             }
             Owner::Internal(Internal::Ask { nid, .. }) => self.peers.owner(nid),
             Owner::Internal(Internal::DiscoveryPing(id) | Internal::Push(id)) => Some(id),
-            Owner::Internal(_) | Owner::User(_) | Owner::Silent => return false,
+            Owner::Internal(_) | Owner::User(_) | Owner::Quiet(_) | Owner::Silent => return false,
         };
         self.was_in_doubt(owner) && self.peers.nis.get(hop).map(|n| n.peer) != asked
     }

@@ -101,25 +101,32 @@ struct Ring {
     /// The second of the first message, and of the last.
     first: u64,
     last: u64,
+    /// When the last one is over, and its place: what each message asks for. Found anew where the ring was
+    /// read from a recording.
+    #[serde(skip)]
+    over: Instant,
+    #[serde(skip)]
+    place: usize,
     slots: [Slot; SLOTS],
 }
 
 impl Ring {
     #[inline]
     fn slot(&mut self, now: Instant) -> &mut Slot {
-        let second = now.as_secs();
-        if second > self.last {
-            self.advance(second);
+        if now >= self.over {
+            self.advance(now.as_secs());
         }
-        &mut self.slots[(self.last % SLOTS as u64) as usize]
+        &mut self.slots[self.place]
     }
 
     #[cold]
     fn advance(&mut self, second: u64) {
-        for i in 1..=(second - self.last).min(SLOTS as u64) {
+        for i in 1..=second.saturating_sub(self.last).min(SLOTS as u64) {
             self.slots[((self.last + i) % SLOTS as u64) as usize] = Slot::default();
         }
-        self.last = second;
+        self.last = second.max(self.last);
+        self.over = Instant::from_secs(self.last + 1);
+        self.place = (self.last % SLOTS as u64) as usize;
     }
 
     fn rates(&self, now: Instant) -> Rates {

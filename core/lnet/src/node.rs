@@ -152,15 +152,21 @@ impl Node {
     }
 
     /// The record of a peer's interface, which may be `known`; made if there is none (O-24, O-25).
+    #[inline]
     pub(crate) fn peer_ni_or_new(
         &mut self,
         known: Option<PeerNiId>,
         nid: Nid,
         preferred: Option<Nid>,
     ) -> Result<PeerNiId, Errno> {
-        if let Some(id) = self.peers.find_as(known, nid) {
-            return Ok(id);
+        match self.peers.find_as(known, nid) {
+            Some(id) => Ok(id),
+            None => self.new_peer_ni(nid, preferred),
         }
+    }
+
+    #[cold]
+    fn new_peer_ni(&mut self, nid: Nid, preferred: Option<Nid>) -> Result<PeerNiId, Errno> {
         if nid.is_any() {
             return Err(Errno::EINVAL);
         }

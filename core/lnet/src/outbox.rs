@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use lnet_types::{Fault, MsgId, NiId, Nid, PeerId};
+use lnet_types::{Errno, Fault, MsgId, NiId, Nid, PeerId};
 
 use crate::notice::{Notice, Notices};
 use crate::port::PortId;
+use crate::portal::owner::{Internal, Owner};
 use crate::{Event, Output, Report};
 
 /// One thing to be done before control returns to the caller.
@@ -34,6 +35,9 @@ pub(crate) struct Outbox {
     work: VecDeque<Work>,
     outputs: VecDeque<Output>,
     events: VecDeque<Event>,
+    /// Words of quiet descriptors that are gone. A recording has no use for them.
+    #[serde(skip)]
+    spent: VecDeque<u64>,
     reports: VecDeque<Report>,
     /// Peers, by primary NID. At most one entry for each, for hosts that never ask.
     #[serde(skip)]
@@ -95,10 +99,27 @@ impl Outbox {
         self.outputs.retain(|out| !matches!(out, Output::Send(t) if t.ni == ni));
     }
 
-    /// Gives an event to its user.
+    /// An operation of a descriptor has ended, the `last` one, or another: its user gets the event, which
+    /// is made for one that does, where it stays: it is large. `Some`: the node itself gets it.
     #[inline]
-    pub(crate) fn event(&mut self, event: Event) {
-        self.events.push_back(event);
+    pub(crate) fn tell(
+        &mut self,
+        owner: Owner,
+        status: Result<(), Errno>,
+        last: bool,
+        event: impl FnOnce() -> Event,
+    ) -> Option<Internal> {
+        match owner {
+            Owner::Quiet(user) if status.is_ok() => {
+                if last {
+                    self.spent.push_back(user);
+                }
+            }
+            Owner::User(_) | Owner::Quiet(_) => self.events.push_back(event()),
+            Owner::Internal(what) => return Some(what),
+            Owner::Silent => {}
+        }
+        None
     }
 
     /// Reports the end of a ping or discovery.
@@ -126,6 +147,12 @@ impl Outbox {
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// The word of the next quiet descriptor that is gone.
+    #[inline]
+    pub(crate) fn next_spent(&mut self) -> Option<u64> {
+        self.spent.pop_front()
     }
 
     /// The next report.

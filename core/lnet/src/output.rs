@@ -38,6 +38,7 @@ impl Payload {
     }
 
     /// Length in bytes.
+    #[inline]
     pub fn len(&self) -> u64 {
         match self {
             Self::Spans(iov) => iovec_len(iov),

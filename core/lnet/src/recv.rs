@@ -252,7 +252,7 @@ impl Node {
             .filter(|md| md.place.is_none() && !md.zombie && md.threshold != Some(0))
             .filter(|md| match md.owner {
                 Owner::Internal(what) => what.response() == Some(side.kind),
-                Owner::User(_) | Owner::Silent => true,
+                Owner::User(_) | Owner::Quiet(_) | Owner::Silent => true,
             })
         else {
             return Verdict::Drop(DropReason::BadHandle);

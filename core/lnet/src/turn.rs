@@ -95,6 +95,13 @@ impl Node {
         event
     }
 
+    /// The user word of the next descriptor that is gone and was [`QUIET`](crate::MdOptions::QUIET). It is
+    /// no news ([`Self::has_news`]): who has such descriptors asks when it suits.
+    #[inline]
+    pub fn poll_spent(&mut self) -> Option<u64> {
+        self.outbox.next_spent()
+    }
+
     /// All pending events at once: they are in `into` then, which gives its memory. False if there
     /// are none.
     #[inline]

@@ -112,12 +112,16 @@ impl<T: Layout + Copy + Default, const N: usize> Layout for [T; N] {
     const LEN: usize = T::LEN * N;
     const NAME: &'static str = T::NAME;
 
-    #[inline]
+    #[inline(always)]
     fn get(order: ByteOrder, b: &[u8]) -> Self {
-        core::array::from_fn(|at| T::get(order, part(b, at * T::LEN, T::LEN)))
+        let mut values = [T::default(); N];
+        for (at, value) in values.iter_mut().enumerate() {
+            *value = T::get(order, part(b, at * T::LEN, T::LEN));
+        }
+        values
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, order: ByteOrder, out: &mut [u8]) {
         for (at, value) in self.iter().enumerate() {
             value.put(order, part_mut(out, at * T::LEN, T::LEN));
@@ -239,18 +243,28 @@ macro_rules! layout {
             }
 
             fn put(&self, order: lnet_types::ByteOrder, out: &mut [u8]) {
+                #[inline(always)]
+                fn write(value: &$name, order: lnet_types::ByteOrder, whole: &mut [u8; $len]) {
+                    *whole = [0; $len];
+                    $({
+                        const LEN: usize = <$ty as $crate::Layout>::LEN;
+                        let field = $crate::layout::part_mut(whole, $at, LEN);
+                        $crate::Layout::put(&value.$field, order, field);
+                    })*
+                }
                 // In an array the place of each field is known to be there.
                 let Some(whole) = out.first_chunk_mut::<{ $len }>() else {
                     let mut whole = [0; $len];
                     self.put(order, &mut whole);
                     return out.iter_mut().zip(whole).for_each(|(to, from)| *to = from);
                 };
-                *whole = [0; $len];
-                $({
-                    const LEN: usize = <$ty as $crate::Layout>::LEN;
-                    let field = $crate::layout::part_mut(whole, $at, LEN);
-                    $crate::Layout::put(&self.$field, order, field);
-                })*
+                // The order is asked for once, and not for each field.
+                match order {
+                    lnet_types::ByteOrder::Little => {
+                        write(self, lnet_types::ByteOrder::Little, whole);
+                    }
+                    lnet_types::ByteOrder::Big => write(self, lnet_types::ByteOrder::Big, whole),
+                }
             }
         }
 

@@ -150,6 +150,9 @@ impl Cx<'_, '_> {
 
     /// The bytes of some spans, one behind the other.
     pub(crate) fn copy_out(&self, spans: &[Span]) -> Vec<u8> {
+        if let [one] = spans {
+            return self.below.bytes(*one).to_vec();
+        }
         let mut bytes = Vec::with_capacity(iovec_len(spans) as usize);
         for span in spans {
             bytes.extend_from_slice(self.below.bytes(*span));

@@ -34,8 +34,8 @@ pub struct Estimate {
 }
 
 /// A duration, as estimates hold it; one of centuries is as good as any longer one.
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+pub(crate) fn nanos(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos().into())
 }
 
 impl Estimate {

@@ -2,12 +2,15 @@
 
 use core::time::Duration;
 
+use crate::estimate::nanos;
+
 /// A histogram of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// One more than there are bounds: the last counts what is beyond all of them.
     counts: [u64; Self::BOUNDS.len() + 1],
-    sum: Duration,
+    /// Nanoseconds: of 500 years, as of all more.
+    sum: u64,
 }
 
 impl Histogram {
@@ -30,7 +33,8 @@ impl Histogram {
 
     /// Counts a duration.
     pub fn add(&mut self, took: Duration) {
-        let class = Self::BOUNDS.partition_point(|bound| *bound < took);
+        let took = nanos(took);
+        let class = NANOS.partition_point(|bound| *bound < took);
         if let Some(count) = self.counts.get_mut(class) {
             *count += 1;
         }
@@ -49,9 +53,21 @@ impl Histogram {
 
     /// All of them together.
     pub const fn sum(&self) -> Duration {
-        self.sum
+        Duration::from_nanos(self.sum)
     }
 }
+
+/// [`Histogram::BOUNDS`] in nanoseconds.
+const NANOS: [u64; Histogram::BOUNDS.len()] = {
+    let mut nanos = [0; Histogram::BOUNDS.len()];
+    let mut at = 0;
+    while at < nanos.len() {
+        // Far below 500 years.
+        nanos[at] = Histogram::BOUNDS[at].as_nanos() as u64;
+        at += 1;
+    }
+    nanos
+};
 
 #[cfg(test)]
 mod tests {

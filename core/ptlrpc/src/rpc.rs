@@ -129,6 +129,15 @@ impl Ptlrpc {
         self.tidy(below);
     }
 
+    /// A descriptor is gone of which only failures are events ([`lnet::upper::Upper::spent`]).
+    pub fn spent(&mut self, user: u64) {
+        if let Word::Post(id) = Word::of(user)
+            && let Some(Post::Reply { to, .. }) = self.common.posts.remove(id)
+        {
+            self.server.reply_left(to);
+        }
+    }
+
     fn post_event(&mut self, id: PostId, event: &LnetEvent, below: &mut Below<'_>) {
         let Some(post) = self.common.posts.get(id).copied() else { return };
         let cx = &mut Cx { common: &mut self.common, below };

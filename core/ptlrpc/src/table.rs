@@ -4,8 +4,10 @@
 use core::marker::PhantomData;
 use core::num::NonZeroU64;
 
-/// The bits of a key that count how often its place was used.
+/// The bits of a key that count how often its place was used …
 const TURNS: u64 = (1 << 21) - 1;
+/// … stand behind its place.
+const TURN_SHIFT: u32 = 32;
 
 /// The place of a key in its table: what has it later has another key.
 pub(crate) const fn index(key: u64) -> usize {
@@ -14,7 +16,8 @@ pub(crate) const fn index(key: u64) -> usize {
 
 #[derive(Debug)]
 struct Slot<T> {
-    turn: u64,
+    /// Of what stands here, or comes here next.
+    key: u64,
     value: Option<T>,
 }
 
@@ -36,45 +39,47 @@ impl<K: From<u64> + Into<u64> + Copy, T> Table<K, T> {
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> K {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { turn: 0, value: None });
+            let index = self.slots.len();
+            self.slots.push(Slot { key: index as u64, value: None });
             // Bounded by the limits of what it holds, far below 2^32.
-            (self.slots.len() - 1) as u32
+            index as u32
         });
         let slot = &mut self.slots[index as usize];
         slot.value = Some(value);
-        K::from((slot.turn & TURNS) << 32 | u64::from(index))
+        K::from(slot.key)
     }
 
-    fn slot(&self, key: K) -> Option<&Slot<T>> {
-        let key: u64 = key.into();
-        self.slots.get(index(key)).filter(|slot| slot.turn & TURNS == key >> 32)
-    }
-
+    #[inline]
     pub(crate) fn get(&self, key: K) -> Option<&T> {
-        self.slot(key)?.value.as_ref()
+        let key: u64 = key.into();
+        let slot = self.slots.get(index(key))?;
+        if slot.key == key { slot.value.as_ref() } else { None }
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
         let key: u64 = key.into();
         let slot = self.slots.get_mut(index(key))?;
-        if slot.turn & TURNS == key >> 32 { slot.value.as_mut() } else { None }
+        if slot.key == key { slot.value.as_mut() } else { None }
     }
 
     /// What stands at a place now, with its key.
     pub(crate) fn at(&self, place: u32) -> Option<(K, &T)> {
         let slot = self.slots.get(place as usize)?;
-        let key = K::from((slot.turn & TURNS) << 32 | u64::from(place));
-        Some((key, slot.value.as_ref()?))
+        Some((K::from(slot.key), slot.value.as_ref()?))
     }
 
     #[inline]
     pub(crate) fn remove(&mut self, key: K) -> Option<T> {
         let key: u64 = key.into();
-        let slot = self.slots.get_mut(index(key)).filter(|slot| slot.turn & TURNS == key >> 32)?;
-        let value = slot.value.take()?;
-        slot.turn += 1;
-        self.free.push(index(key) as u32);
-        Some(value)
+        let slot = self.slots.get_mut(index(key)).filter(|slot| slot.key == key)?;
+        if slot.value.is_some() {
+            let turn = ((key >> TURN_SHIFT) + 1) & TURNS;
+            slot.key = turn << TURN_SHIFT | u64::from(key as u32);
+            self.free.push(index(key) as u32);
+        }
+        // Values may be large: each is moved once.
+        slot.value.take()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -82,10 +87,7 @@ impl<K: From<u64> + Into<u64> + Copy, T> Table<K, T> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let key = K::from((slot.turn & TURNS) << 32 | index as u64);
-            Some((key, slot.value.as_ref()?))
-        })
+        self.slots.iter().filter_map(|slot| Some((K::from(slot.key), slot.value.as_ref()?)))
     }
 }
 

@@ -414,6 +414,7 @@ impl Stack {
     /// Goes on with stopping: waits for operations, then takes the interfaces down.
     fn progress_stop(&mut self) {
         let Some(Stopping { deadline, stopped: false }) = self.stopping else { return };
+        self.uppers.reap(&mut self.node, &mut self.mem);
         let waits =
             self.owners.len() > 0 || !self.waiters.is_empty() || self.uppers.descriptors() > 0;
         if waits && self.now < deadline {

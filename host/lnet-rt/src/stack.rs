@@ -784,8 +784,9 @@ impl Stack {
             return Err(MemoryError::UserWord(spec.user));
         }
         self.check_spans(&spec.buf)?;
+        // The stack must see the last event in any case, to know when the memory is free.
+        spec.options.remove(lnet::MdOptions::QUIET);
         if !spec.events {
-            // The stack must see the last event all the same, to know when the memory is free.
             spec.events = true;
             spec.user |= SILENT;
         }

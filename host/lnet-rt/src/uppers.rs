@@ -51,6 +51,8 @@ mod tests {
 
     impl Upper for Due {
         fn event(&mut self, _: &Event, _: &mut Below<'_>) {}
+        fn spent(&mut self, _: u64) {}
+
         fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
         fn handle_timeout(&mut self, _: &mut Below<'_>) {
             self.0 = None;

@@ -142,6 +142,8 @@ impl Upper for Shell {
         self.hand_out();
     }
 
+    fn spent(&mut self, _: u64) {}
+
     fn report(&mut self, report: &Report, below: &mut Below<'_>) {
         self.runner.report(report, below);
     }

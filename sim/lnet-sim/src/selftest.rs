@@ -171,6 +171,8 @@ impl Upper for Station {
         self.go_on(below);
     }
 
+    fn spent(&mut self, _: u64) {}
+
     fn report(&mut self, report: &LnetReport, below: &mut Below<'_>) {
         self.runner.report(report, below);
         self.go_on(below);

@@ -358,6 +358,8 @@ impl Upper for Runner {
         self.pump(below);
     }
 
+    fn spent(&mut self, _: u64) {}
+
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {
         // It asks for no discovery.
     }

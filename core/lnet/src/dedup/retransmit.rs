@@ -27,7 +27,6 @@ use crate::msg::{Msg, Role, Stage};
 use crate::outbox::Work;
 use crate::output::Output;
 use crate::portal::md::Written;
-use crate::portal::owner::Owner;
 use crate::send::Reason;
 use crate::send::select::Tables;
 use crate::send::select::standing;
@@ -71,7 +70,7 @@ impl Node {
         let Some(md) = self.portals.mds.get_mut(md_id) else { return false };
         // Another answer than the one to this message would be taken for it otherwise.
         let one_answer = md.threshold == Some(1) && md.refs == 0 && !md.zombie;
-        let (true, Owner::User(_), Some(tracker)) = (one_answer, md.owner, &mut md.tracker) else {
+        let (true, true, Some(tracker)) = (one_answer, md.owner.is_user(), &mut md.tracker) else {
             return false;
         };
         tracker.written = Some(Written { msg: id, rail, due });

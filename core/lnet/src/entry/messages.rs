@@ -20,7 +20,7 @@ impl Node {
         let now = self.clock(now);
         let Put { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout } = put;
         let verb = Verb::Put { ack, hdr_data, offset };
-        self.operate(
+        let id = self.operate(
             now,
             Operation {
                 md,
@@ -33,6 +33,7 @@ impl Node {
                 verb,
             },
         )?;
+        self.depart(now, id);
         self.settle(now);
         Ok(())
     }
@@ -47,7 +48,7 @@ impl Node {
         let now = self.clock(now);
         let Get { md, src, target, portal, match_bits, offset, timeout } = get;
         let verb = Verb::Get { offset };
-        self.operate(
+        let id = self.operate(
             now,
             Operation {
                 md,
@@ -60,6 +61,7 @@ impl Node {
                 verb,
             },
         )?;
+        self.depart(now, id);
         self.settle(now);
         Ok(())
     }

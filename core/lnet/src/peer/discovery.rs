@@ -14,6 +14,7 @@
 use lnet_types::{Instant, PeerId, ProcessId};
 
 use crate::internal::PingTo;
+use crate::outbox::Work;
 use crate::peer::sync::Step;
 use crate::portal::md::{Md, MdBuf};
 use crate::portal::owner::{Internal, Owner};
@@ -97,9 +98,12 @@ impl Node {
             recovery: false,
             verb: Verb::Put { ack: true, hdr_data: 0, offset: 0 },
         };
-        if let Err(e) = self.operate(now, op) {
-            self.portals.mds.remove(md);
-            self.discovery_ends(now, id, Err(e.errno()));
+        match self.operate(now, op) {
+            Ok(msg) => self.outbox.plan(Work::Depart(msg)),
+            Err(e) => {
+                self.portals.mds.remove(md);
+                self.discovery_ends(now, id, Err(e.errno()));
+            }
         }
     }
 }

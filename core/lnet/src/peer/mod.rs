@@ -322,12 +322,13 @@ impl Peers {
     #[inline]
     pub(crate) fn find_as(&self, id: Option<PeerNiId>, nid: Nid) -> Option<PeerNiId> {
         let is_it = |id: &PeerNiId| self.nis.get(*id).is_some_and(|n| n.nid == nid && !n.deleting);
-        let found = id.filter(is_it);
-        debug_assert!(
-            found.is_none() || found.as_ref() == self.by_nid.get(&nid),
-            "two interfaces {nid}"
-        );
-        found.or_else(|| self.find(nid))
+        match id {
+            Some(id) if is_it(&id) => {
+                debug_assert!(self.by_nid.get(&nid) == Some(&id), "two interfaces {nid}");
+                Some(id)
+            }
+            _ => self.find(nid),
+        }
     }
 
     /// How many NIDs are known.

@@ -372,7 +372,11 @@ fn check(spec: &MdSpec) -> Result<(), AttachError> {
 /// The descriptor that a user wants.
 #[inline]
 fn md_of(spec: MdSpec) -> Md {
-    let owner = if spec.events { Owner::User(spec.user) } else { Owner::Silent };
+    let owner = match spec.events {
+        true if spec.options.contains(MdOptions::QUIET) => Owner::Quiet(spec.user),
+        true => Owner::User(spec.user),
+        false => Owner::Silent,
+    };
     let auto_unlink = spec.unlink == Unlink::Auto;
     let buf = MdBuf::Spans(spec.buf);
     Md::new(buf, spec.threshold, spec.options, owner, auto_unlink).limited(spec.max_size)

@@ -10,6 +10,9 @@ use crate::port::PortId;
 pub(crate) enum Owner {
     /// A user of the node, by the word that it gave.
     User(u64),
+    /// The same, by its user word, of failures alone; of all else the user gets that word, once the
+    /// descriptor is gone.
+    Quiet(u64),
     /// The node itself.
     Internal(Internal),
     /// None (M-5).
@@ -20,9 +23,14 @@ impl Owner {
     /// The word that its events bear.
     pub(crate) const fn user(self) -> u64 {
         match self {
-            Self::User(user) => user,
+            Self::User(user) | Self::Quiet(user) => user,
             Self::Internal(_) | Self::Silent => 0,
         }
+    }
+
+    /// Whether it is a user that hears of its descriptor.
+    pub(crate) const fn is_user(self) -> bool {
+        matches!(self, Self::User(_) | Self::Quiet(_))
     }
 }
 

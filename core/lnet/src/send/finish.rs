@@ -114,9 +114,7 @@ impl Node {
             self.count_lost(id);
         }
         let ack = if role == Role::PutIn && status.is_ok() { self.ack_for(id) } else { None };
-        if let Some(kind) = kind {
-            self.end_operation(now, id, kind, status, bytes);
-        }
+        let awaits = kind.is_some_and(|kind| self.end_operation(now, id, kind, status, bytes));
         match ack {
             Some((hdr, own)) => {
                 self.return_credits(id);
@@ -131,7 +129,7 @@ impl Node {
                 }
                 self.respond(now, id, own);
             }
-            None if role == Role::Request && status.is_ok() && self.keep(now, id) => {}
+            None if awaits && role == Role::Request && status.is_ok() && self.keep(now, id) => {}
             None => self.discard(id),
         }
     }
@@ -155,7 +153,8 @@ impl Node {
         Some((hdr, msg.hdr.dst))
     }
 
-    /// Releases the descriptor of a message and tells its owner (2.5, M-44 … M-46).
+    /// Releases the descriptor of a message and tells its owner (2.5, M-44 … M-46). Whether the descriptor
+    /// still awaits a response.
     fn end_operation(
         &mut self,
         now: Instant,
@@ -163,31 +162,12 @@ impl Node {
         kind: EventKind,
         status: Result<(), Errno>,
         bytes: &[u8],
-    ) {
-        let Some(msg) = live!(self.msgs, id) else { return };
-        let Some(md_id) = msg.md else { return };
-        let Some(md) = live!(mut self.portals.mds, md_id) else { return };
-        let last = md.release();
+    ) -> bool {
+        let Some(msg) = live!(self.msgs, id) else { return false };
+        let Some(md_id) = msg.md else { return false };
+        let Some(md) = live!(mut self.portals.mds, md_id) else { return false };
+        let (last, placed) = (md.release(), md.place.is_some());
         let (owner, tracked) = (md.owner, md.tracker.is_some());
-        let (ev, rx) = (&msg.ev, &msg.rx);
-        let event = Event {
-            kind,
-            md: md_id,
-            user: owner.user(),
-            target: ev.target,
-            initiator: ev.initiator,
-            source: ev.source,
-            sender: rx.as_ref().map_or(Nid::ANY, |rx| rx.from),
-            msg_type: rx.as_ref().map_or_else(|| msg.hdr.kind.msg_type(), |rx| rx.kind),
-            portal: ev.portal,
-            match_bits: ev.match_bits,
-            hdr_data: ev.hdr_data,
-            offset: ev.offset,
-            rlength: ev.rlength,
-            mlength: ev.mlength,
-            status,
-            unlinked: last,
-        };
         if tracked {
             let rx = msg.rx.as_ref().map(|rx| (rx.ni, rx.peer_ni));
             // H-67: an answered tracker is done with.
@@ -204,10 +184,38 @@ impl Node {
             }
         }
         if last {
-            self.portals.hide(md_id);
+            if placed {
+                self.portals.hide(md_id);
+            }
             self.portals.mds.remove(md_id);
         }
-        self.tell(now, owner, event, bytes);
+        let Some(msg) = live!(self.msgs, id) else { return false };
+        let event = || {
+            let (ev, rx) = (&msg.ev, &msg.rx);
+            Event {
+                kind,
+                md: md_id,
+                user: owner.user(),
+                target: ev.target,
+                initiator: ev.initiator,
+                source: ev.source,
+                sender: rx.as_ref().map_or(Nid::ANY, |rx| rx.from),
+                msg_type: rx.as_ref().map_or_else(|| msg.hdr.kind.msg_type(), |rx| rx.kind),
+                portal: ev.portal,
+                match_bits: ev.match_bits,
+                hdr_data: ev.hdr_data,
+                offset: ev.offset,
+                rlength: ev.rlength,
+                mlength: ev.mlength,
+                status,
+                unlinked: last,
+            }
+        };
+        if let Some(what) = self.outbox.tell(owner, status, last, event) {
+            let event = event();
+            self.internal_event(now, what, &event, bytes);
+        }
+        tracked && !last
     }
 
     fn record_round_trip(

@@ -31,7 +31,6 @@ use lnet_types::{Instant, IoVec, MdId, MsgId, Nid, Pid, ProcessId, iovec_copy, i
 use lnet_wire::{Handle, Hdr, Kind};
 
 use crate::msg::{Role, Stage};
-use crate::outbox::Work;
 use crate::output::Payload;
 use crate::portal::md::MdBuf;
 use crate::{MdOptions, Node, SendError, Timeouts};
@@ -57,7 +56,7 @@ pub(crate) enum Verb {
 }
 
 impl Node {
-    /// Begins an operation; the caller settles.
+    /// Begins an operation: the message that is to depart.
     pub(crate) fn operate(&mut self, now: Instant, op: Operation) -> Result<MsgId, SendError> {
         if op.target.nid.is_any() {
             return Err(SendError::AnyTarget);
@@ -134,7 +133,6 @@ impl Node {
             let limit = op.limits.response.or(op.limits.send);
             self.track(now, op.md, limit.unwrap_or_else(|| self.tunables.transaction()));
         }
-        self.outbox.plan(Work::Depart(id));
         Ok(id)
     }
 

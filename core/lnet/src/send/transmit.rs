@@ -93,8 +93,8 @@ impl Node {
 
     /// A message that may have named its descriptor's memory has ended.
     pub(crate) fn close_sink(&mut self, id: MsgId) {
-        let md = self.msgs.get(id).and_then(|msg| msg.md);
-        if let Some(md) = md.and_then(|md| self.portals.mds.get_mut(md))
+        let msg = self.msgs.get(id).filter(|msg| matches!(msg.hdr.kind, Kind::Get { .. }));
+        if let Some(md) = msg.and_then(|msg| msg.md).and_then(|md| self.portals.mds.get_mut(md))
             && md.written_by == Some(id)
         {
             md.written_by = None;

@@ -129,7 +129,7 @@ macro_rules! timers {
             }
 
             /// Its kind, and the key of its subject.
-            #[inline]
+            #[inline(always)]
             fn parts(self) -> (TimerKind, u64) {
                 match self {
                     $(Self::$kind $(($subject))? => {
@@ -217,7 +217,7 @@ impl Timers {
     }
 
     /// Stops a timer: when it was due, if it was set.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn stop(&mut self, timer: Timer) -> Option<Instant> {
         let (kind, key) = timer.parts();
         // Nearly always there is none of the kind.
@@ -231,14 +231,15 @@ impl Timers {
     }
 
     /// When a timer is due, if it is set.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&self, timer: Timer) -> Option<Instant> {
+        // Where it is inlined the kind is known.
         let (kind, key) = timer.parts();
         self.queues[kind as usize].at(key)
     }
 
     /// Whether a timer is set.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_set(&self, timer: Timer) -> bool {
         self.at(timer).is_some()
     }

@@ -48,6 +48,7 @@ impl Queue {
     }
 
     /// The deadline of a subject.
+    #[inline]
     pub(super) fn at(&self, key: u64) -> Option<Instant> {
         let &(at, occupant) = self.heap.get(self.place(key)?)?;
         (occupant == key).then_some(at)
@@ -81,6 +82,7 @@ impl Queue {
     }
 
     /// Where the deadline of a subject, or of a former occupant of its place, stands.
+    #[inline]
     fn place(&self, key: u64) -> Option<usize> {
         let place = match &self.places {
             Places::Slots(slots) => *slots.get(slot(key))?,

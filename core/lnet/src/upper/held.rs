@@ -27,8 +27,6 @@ pub(super) struct Descriptor {
     pub(super) iov: IoVec,
     /// It stands on blocks of `Below::alloc`, which go with it.
     pub(super) blocks: bool,
-    /// Its upper hears of failures alone.
-    pub(super) quiet: bool,
 }
 
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 //! ```text
 //!   host      Uppers::event, report, handle_timeout        Uppers::with (commands of programs)
 //!                     │                                            │
-//!   upper     Upper::event ──► Below::attach, bind, put, get, unlink, …, discover, alloc, free
+//!   upper     Upper::event, spent ──► Below::attach, bind, put, get, unlink, …, discover, alloc, free
 //!                                      │
 //!   node                       Node::attach, …            its events carry the name of the descriptor here
 //! ```
@@ -24,7 +24,8 @@ use lnet_types::{
 };
 
 use crate::{
-    AttachError, Event, Get, MatchEntry, MdSpec, Node, OpId, Put, Report, SendError, UnlinkError,
+    AttachError, Event, Get, MatchEntry, MdOptions, MdSpec, Node, OpId, Put, Report, SendError,
+    UnlinkError,
 };
 
 use held::{Descriptor, Held, Name};
@@ -39,6 +40,9 @@ pub const UPPERS_MAX: usize = 256;
 pub trait Upper: Any + Send {
     /// What happened to one of its descriptors. [`Event::user`] is the word that the upper gave.
     fn event(&mut self, event: &Event, below: &mut Below<'_>);
+    /// The descriptor that it gave this word is gone: one without [`MdSpec::events`], for which nothing has
+    /// failed. Comes before the next call of any upper.
+    fn spent(&mut self, user: u64);
     /// How a discovery that it asked for ended.
     fn report(&mut self, report: &Report, below: &mut Below<'_>);
     /// A connection to the peer of this primary NID has ended out of order: what was written to it may be
@@ -196,7 +200,8 @@ impl Below<'_> {
     }
 
     /// Starts a PUT of memory of [`Below::alloc`], which is given back when nothing uses it any more, or at
-    /// once if the PUT does not start. Without [`MdSpec::events`] its upper hears of it only if it fails.
+    /// once if the PUT does not start. Without [`MdSpec::events`] its upper has an event only if it fails,
+    /// and [`Upper::spent`] otherwise.
     ///
     /// # Errors
     /// [`BelowError`].
@@ -246,7 +251,7 @@ impl Below<'_> {
         let gone = self.node.unlink_at_once(self.now, md)?;
         if let Some(name) = gone.and_then(Name::of) {
             if let Some(held) = self.shared.held.get(name) {
-                self.arena.release(&held.iov);
+                let_go(held, self.arena);
             }
             self.shared.end(name);
         }
@@ -317,16 +322,21 @@ impl Below<'_> {
         } else if !self.arena.contains(&iov) {
             Err(BelowError::Span)
         } else {
-            // The last event must be seen in any case: it says that the memory is free.
-            let quiet = !core::mem::replace(&mut spec.events, true);
+            // The end must be seen in any case: with it the memory is free.
+            if !core::mem::replace(&mut spec.events, true) {
+                spec.options |= MdOptions::QUIET;
+            }
             let user = core::mem::replace(&mut spec.user, self.shared.held.next().word());
-            make(self.node, self.now, spec).map_err(BelowError::from).map(|md| (md, user, quiet))
+            make(self.node, self.now, spec).map_err(BelowError::from).map(|md| (md, user))
         };
         match made {
-            Ok((md, user, quiet)) => {
-                self.arena.hold(&iov);
+            Ok((md, user)) => {
+                // Blocks are the slabs' own: no region of theirs goes while one of them is given out.
+                if !blocks {
+                    self.arena.hold(&iov);
+                }
                 let owner = self.id;
-                self.shared.held.enter(Descriptor { owner, md, user, iov, blocks, quiet });
+                self.shared.held.enter(Descriptor { owner, md, user, iov, blocks });
                 Ok(md)
             }
             Err(e) => {
@@ -336,6 +346,13 @@ impl Below<'_> {
                 Err(e)
             }
         }
+    }
+}
+
+/// A descriptor is gone: its memory is its owner's alone. Blocks were never counted.
+fn let_go(held: &Descriptor, arena: &mut dyn Arena) {
+    if !held.blocks {
+        arena.release(&held.iov);
     }
 }
 
@@ -377,7 +394,21 @@ impl Uppers {
         self.shared.unlink(now, node, |_| true);
     }
 
-    /// Descriptors whose last event has not come.
+    /// Lets go of quiet descriptors that are gone, and notifies their uppers. Each call of an upper begins
+    /// with it.
+    pub fn reap(&mut self, node: &mut Node, arena: &mut dyn Arena) {
+        while let Some(word) = node.poll_spent() {
+            let Some(name) = Name::of(word) else { continue };
+            let Some(held) = self.shared.held.get(name) else { continue };
+            let_go(held, arena);
+            if let Some(Some(slot)) = self.slots.get_mut(usize::from(held.owner.0)) {
+                slot.upper.spent(held.user);
+            }
+            self.shared.end(name);
+        }
+    }
+
+    /// Descriptors whose last event has not come, and those that are to be [reaped](Self::reap).
     pub fn descriptors(&self) -> usize {
         self.shared.held.len()
     }
@@ -391,6 +422,7 @@ impl Uppers {
         arena: &mut dyn Arena,
         f: impl FnOnce(&mut T, &mut Below<'_>) -> R,
     ) -> Option<R> {
+        self.reap(node, arena);
         let slot = self.slots.get_mut(usize::from(id.0))?.as_mut()?;
         let upper: &mut dyn Any = &mut *slot.upper;
         let upper = upper.downcast_mut::<T>()?;
@@ -412,17 +444,13 @@ impl Uppers {
         let Some(name) = Name::of(event.user) else { return false };
         let Some(held) = self.shared.held.get(name) else { return true };
         event.user = held.user;
-        let (owner, heard) = (held.owner, !held.quiet || event.status.is_err());
+        let owner = held.owner;
         // No descriptor stands on the memory any more: its upper may give it back at once. Where it is
         // stays known until then, for the payload of this event.
         if event.unlinked {
-            arena.release(&held.iov);
+            let_go(held, arena);
         }
-        if heard {
-            self.call(owner, now, node, arena, Some(name), |upper, below| {
-                upper.event(event, below);
-            });
-        }
+        self.call(owner, now, node, arena, Some(name), |upper, below| upper.event(event, below));
         if event.unlinked {
             self.shared.end(name);
         }
@@ -490,6 +518,7 @@ impl Uppers {
         event_of: Option<Name>,
         f: impl FnOnce(&mut dyn Upper, &mut Below<'_>),
     ) {
+        self.reap(node, arena);
         let Some(slot) = self.slots.get_mut(usize::from(id.0)).and_then(Option::as_mut) else {
             return;
         };

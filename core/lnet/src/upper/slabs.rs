@@ -63,7 +63,8 @@ impl Slabs {
     pub(super) fn free(&mut self, span: Span) {
         let Some(&Cut { class, .. }) = self.regions.get(&span.region) else { return };
         let size = CLASSES[class];
-        let offset = span.offset - span.offset % u64::from(size);
+        // Sizes are powers of two.
+        let offset = span.offset & !u64::from(size - 1);
         let block = Span { region: span.region, len: size, offset };
         debug_assert!(!self.free[class].contains(&block), "{span:?} is given back twice");
         self.free[class].push(block);

@@ -131,6 +131,7 @@ const PORTAL: u32 = 40;
 #[derive(Default)]
 struct Echo {
     heard: Vec<(u64, Vec<u8>)>,
+    spent: Vec<u64>,
     last: Option<EventKind>,
     reports: usize,
     due: Option<Instant>,
@@ -180,6 +181,10 @@ impl Upper for Echo {
             let bytes = spans.iter().flat_map(|s| below.bytes(*s).to_vec()).collect();
             self.heard.push((event.user, bytes));
         }
+    }
+
+    fn spent(&mut self, user: u64) {
+        self.spent.push(user);
     }
 
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {
@@ -242,6 +247,8 @@ impl Upper for Tidy {
             below.trim();
         }
     }
+
+    fn spent(&mut self, _: u64) {}
 
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
 
@@ -306,22 +313,45 @@ fn quiet(span: Span) -> MdSpec {
 }
 
 #[test]
-fn the_upper_of_a_quiet_put_hears_only_of_its_failure_and_the_block_is_given_back() {
+fn a_quiet_put_has_an_event_if_it_fails_and_else_leaves_its_word_and_the_block_is_given_back() {
     let nowhere = Nid::from_ip(lnet_types::Net::TCP, [10, 0, 0, 9].into());
-    for (to, heard) in [(Nid::LOOPBACK, None), (nowhere, Some(EventKind::Send))] {
+    let fails = Some(EventKind::Send);
+    for (to, heard, spent) in [(Nid::LOOPBACK, None, vec![5]), (nowhere, fails, vec![])] {
         let mut host = Host::new();
         let a = host.add(Echo::default());
         host.with(a, |_: &mut Echo, below| {
             let span = below.alloc(100).unwrap();
             below.send_block(quiet(span), |md| put(md, 1, to)).unwrap();
         });
+        host.carry();
+        assert_eq!(host.node.has_work(), fails == heard, "a success is no news");
         host.settle();
         host.with(a, |a: &mut Echo, below| {
-            assert_eq!(a.last, heard);
+            assert_eq!((a.last, &a.spent), (heard, &spent), "known before the call");
             below.trim();
         });
         assert_eq!((host.uppers.descriptors(), host.heap.total()), (0, 0), "{to}");
     }
+}
+
+#[test]
+fn a_quiet_put_whose_ack_is_awaited_leaves_its_word_with_the_ack_and_once() {
+    let mut host = Host::new();
+    let a = host.add(Echo::default());
+    host.with(a, |a: &mut Echo, below| {
+        a.listen(1, below).unwrap();
+        let span = below.alloc(100).unwrap();
+        let both = MdSpec { threshold: Some(2), ..quiet(span) };
+        let asks = |md| Put { ack: true, ..put(md, 1, Nid::LOOPBACK) };
+        below.send_block(both, asks).unwrap();
+    });
+    host.carry();
+    host.with(a, |a: &mut Echo, _| assert_eq!((a.last, a.spent.len()), (None, 0), "not yet"));
+    host.settle();
+    host.with(a, |a: &mut Echo, _| {
+        assert_eq!((a.last, &a.spent), (Some(EventKind::Put), &vec![5]))
+    });
+    assert_eq!(host.uppers.descriptors(), 1, "the one that listens");
 }
 
 #[test]

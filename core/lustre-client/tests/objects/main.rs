@@ -64,6 +64,10 @@ impl Upper for Server {
         self.drain(below);
     }
 
+    fn spent(&mut self, user: u64) {
+        self.ptlrpc.spent(user);
+    }
+
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
 
     fn handle_timeout(&mut self, below: &mut Below<'_>) {
@@ -158,6 +162,10 @@ impl Upper for Clients {
     fn event(&mut self, event: &LnetEvent, below: &mut Below<'_>) {
         self.ptlrpc.event(event, below);
         self.drain(below);
+    }
+
+    fn spent(&mut self, user: u64) {
+        self.ptlrpc.spent(user);
     }
 
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {}

@@ -144,6 +144,10 @@ impl Upper for Party {
         self.step(|ptlrpc| ptlrpc.event(event, below));
     }
 
+    fn spent(&mut self, user: u64) {
+        self.ptlrpc.spent(user);
+    }
+
     fn report(&mut self, report: &Report, below: &mut Below<'_>) {
         self.step(|ptlrpc| ptlrpc.report(report, below));
     }

@@ -430,7 +430,8 @@ impl Client {
 
     /// A request has ended: it leaves all tables, and its result goes where it belongs.
     fn finish(&mut self, cx: &mut Cx<'_, '_>, id: CallId, result: Result<Reply, CallError>) {
-        let Some(r) = self.calls.remove(id) else { return };
+        let taken = self.calls.remove(id);
+        let Some(r) = &taken else { return };
         cx.common.timers.stop(Timer::Call(id));
         cx.common.timers.stop(Timer::Limit(id));
         if let Some(im) = self.imports.get_mut(r.import) {
@@ -443,12 +444,12 @@ impl Client {
         }
         match r.purpose {
             Purpose::Call => cx.common.events.push_back(Event::Ended { call: id, result }),
-            Purpose::Connect => self.connected(cx, r.import, &r, result),
+            Purpose::Connect => self.connected(cx, r.import, r, result),
             Purpose::Disconnect => self.left(cx, r.import, result.map(|_| ())),
             Purpose::Ping | Purpose::Probe => {}
             // A disconnect has overtaken it.
             Purpose::Replay | Purpose::FinalPing if !self.recovers_by(r.import, id) => {}
-            Purpose::Replay => self.replayed(cx, r.import, &r, result),
+            Purpose::Replay => self.replayed(cx, r.import, r, result),
             Purpose::LockReplay => {
                 let good = matches!(result, Ok(_) | Err(CallError::Cancelled));
                 cx.common.events.push_back(Event::Ended { call: id, result });

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use lnet::{MdOptions, Put};
+use lnet::{MdOptions, MdSpec, Put};
 use lnet_types::{Errno, IoVec, Nid};
 use lustre_wire::body::MsgKind;
 use lustre_wire::msg::{BODY_ONLY_LEN, Header, message_into, message_size};
@@ -88,8 +88,9 @@ fn is_answer(errno: Errno) -> bool {
 impl Server {
     /// The program's answer.
     pub(crate) fn reply(&mut self, cx: &mut Cx<'_, '_>, id: ServedId, answer: Answer) {
-        let Some(work) = self.take_out(cx, id) else { return };
-        self.keep(&work, &answer);
+        let taken = self.take_out(cx, id);
+        let Some(work) = &taken else { return };
+        self.keep(work, &answer);
         let Answer { status, buffers, transno, pre_versions, hold } = answer;
         let held = Difficult { target: work.target, export: work.export, transno };
         let ack = self.hold_reply(cx, id, hold, held);
@@ -101,7 +102,7 @@ impl Server {
         } else if self.exports.get(work.export).is_some() {
             self.answer(cx, &work.origin, Some(work.export), &work.body, parts);
         }
-        self.replay_answered(cx, id, &work, status);
+        self.replay_answered(cx, id, work, status);
         self.dispatch(cx, work.origin.service);
     }
 
@@ -274,6 +275,8 @@ impl Server {
         // Sent, and acknowledged.
         let events = 1 + u32::from(difficult.is_some());
         let given = spec(IoVec::from([span]), Word::Post(post), MdOptions::ANSWERS, Some(events));
+        // That a reply has left says nothing, unless its ACK is waited for.
+        let given = MdSpec { events: difficult.is_some(), ..given };
         let put = |md| Put {
             md,
             ack: difficult.is_some(),

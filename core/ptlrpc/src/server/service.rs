@@ -320,7 +320,8 @@ impl Server {
 
     /// A request is over.
     pub(super) fn take_out(&mut self, cx: &mut Cx<'_, '_>, id: ServedId) -> Option<Work> {
-        let work = self.work.remove(id)?;
+        let taken = self.work.remove(id);
+        let work = taken.as_ref()?;
         cx.common.timers.stop(Timer::Early(id));
         cx.common.timers.stop(Timer::Bulk(id));
         cx.common.timers.stop(Timer::Watchdog(id));
@@ -341,6 +342,6 @@ impl Server {
                 service.stuck = None;
             }
         }
-        Some(work)
+        taken
     }
 }

@@ -165,6 +165,8 @@ impl Upper for Script {
         }
     }
 
+    fn spent(&mut self, _: u64) {}
+
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
 
     fn handle_timeout(&mut self, _: &mut Below<'_>) {}

@@ -31,6 +31,7 @@ use crate::lookup::Lookup;
 use crate::peer::{ConnKey, Peer, PeerKey};
 use crate::proto::admit::Held;
 use crate::proto::kinds::Kind;
+use crate::proto::retained::Retained;
 use crate::proto::txq::{Pieces, STAGE_LEN};
 use crate::stats::{Stats, Traffic};
 use crate::streams::{ListenerId, NamespaceId, Source, StreamOptions, Streams};
@@ -171,6 +172,8 @@ pub struct SockDriver<S> {
     stage: Vec<u8>,
     pieces: Pieces,
     done: Vec<MsgId>,
+    /// Memory for what the next connection retains that has nothing in doubt.
+    spare: Option<Box<Retained>>,
     /// Privileged source ports were refused by the system, and that has been said.
     unprivileged: bool,
 }
@@ -230,6 +233,7 @@ impl<S: Streams> SockDriver<S> {
             stage: Vec::with_capacity(STAGE_LEN),
             pieces: Pieces::new(),
             done: Vec::new(),
+            spare: None,
             unprivileged: false,
         }
     }

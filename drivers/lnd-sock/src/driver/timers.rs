@@ -188,8 +188,8 @@ impl<S: Streams> SockDriver<S> {
         if let Some(retained) = &mut state.retained {
             retained.acknowledged(acked);
             if retained.bytes() == 0 {
-                // Its memory is for connections that are busy.
-                state.retained = None;
+                // Its memory is for connections that are busy: for the next one of them.
+                self.spare = state.retained.take().filter(|retained| retained.is_small());
             }
         }
         let waits = !state.tx.is_empty() && !state.blocked;

@@ -280,12 +280,13 @@ impl<S: Streams> SockDriver<S> {
             match written {
                 Ok(n) => {
                     self.room.write = self.room.write.saturating_sub(n);
-                    let done = &mut self.done;
+                    let (done, spare) = (&mut self.done, &mut self.spare);
                     let (before, retained) = (state.written, &mut state.retained);
                     state.tx.wrote(n, |item, end| {
                         done.extend(item.msg());
                         if let Some((hdr, payload, terms)) = item.to_retain() {
-                            let retained = retained.get_or_insert_default();
+                            let retained =
+                                retained.get_or_insert_with(|| spare.take().unwrap_or_default());
                             retained.retain(before + end, hdr, payload, terms, mem);
                         }
                     });

@@ -57,6 +57,12 @@ impl Retained {
         self.payload.len() + self.messages.len() * size_of::<Message>()
     }
 
+    /// Whether it has no more memory than for a look at what is acknowledged.
+    pub(crate) fn is_small(&self) -> bool {
+        let messages = self.messages.capacity() * size_of::<Message>();
+        self.payload.capacity() + messages <= 2 * RELEASE_EVERY
+    }
+
     /// Whether the transport is to be asked what it has acknowledged.
     pub(crate) fn is_release_due(&self) -> bool {
         self.bytes() >= self.release_at.max(RELEASE_EVERY)
@@ -171,5 +177,18 @@ mod tests {
             }
         }
         assert_eq!(asked, 16);
+    }
+
+    #[test]
+    fn memory_is_worth_keeping_while_it_is_no_more_than_between_two_looks() {
+        let mut retained = filled(100);
+        retained.acknowledged(u64::MAX);
+        assert!(retained.bytes() == 0 && retained.is_small());
+        let mem = Mem(vec![0; 2 * RELEASE_EVERY + 1]);
+        let whole = Span { region: RegionId(0), len: mem.0.len() as u32, offset: 0 };
+        let payload = Payload::Spans(IoVec::from([whole]));
+        retained.retain(1, &hdr(whole.len, 1), &payload, TERMS, &mem);
+        retained.acknowledged(u64::MAX);
+        assert!(retained.bytes() == 0 && !retained.is_small());
     }
 }

@@ -115,6 +115,8 @@ impl Upper for Again {
         }
     }
 
+    fn spent(&mut self, _: u64) {}
+
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
     fn handle_timeout(&mut self, _: &mut Below<'_>) {}
     fn poll_timeout(&self) -> Option<Instant> {

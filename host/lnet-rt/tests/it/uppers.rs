@@ -92,6 +92,8 @@ impl Upper for Relay {
         }
     }
 
+    fn spent(&mut self, _: u64) {}
+
     fn report(&mut self, report: &Report, _: &mut Below<'_>) {
         let _ = self.news.send(News::Discovered(report.outcome.is_ok()));
     }
@@ -201,6 +203,8 @@ struct Other;
 
 impl Upper for Other {
     fn event(&mut self, _: &Event, _: &mut Below<'_>) {}
+    fn spent(&mut self, _: u64) {}
+
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
     fn handle_timeout(&mut self, _: &mut Below<'_>) {}
     fn poll_timeout(&self) -> Option<Instant> {

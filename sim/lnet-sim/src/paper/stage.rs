@@ -138,6 +138,10 @@ impl Upper for Server {
         self.drain(below);
     }
 
+    fn spent(&mut self, user: u64) {
+        self.ptlrpc.spent(user);
+    }
+
     fn report(&mut self, report: &Report, below: &mut Below<'_>) {
         self.ptlrpc.report(report, below);
         self.drain(below);
@@ -218,6 +222,10 @@ impl Upper for Client {
     fn event(&mut self, event: &LnetEvent, below: &mut Below<'_>) {
         self.ptlrpc.event(event, below);
         self.drain(below);
+    }
+
+    fn spent(&mut self, user: u64) {
+        self.ptlrpc.spent(user);
     }
 
     fn report(&mut self, report: &Report, below: &mut Below<'_>) {

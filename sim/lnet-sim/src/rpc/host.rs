@@ -425,6 +425,10 @@ impl Upper for RpcHost {
         self.go_on(below);
     }
 
+    fn spent(&mut self, user: u64) {
+        self.ptlrpc.spent(user);
+    }
+
     fn report(&mut self, report: &Report, below: &mut Below<'_>) {
         self.ptlrpc.report(report, below);
         self.go_on(below);

@@ -90,6 +90,8 @@ impl Upper for Thrower {
         }
     }
 
+    fn spent(&mut self, _: u64) {}
+
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
 
     fn handle_timeout(&mut self, below: &mut Below<'_>) {

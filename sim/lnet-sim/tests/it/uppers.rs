@@ -86,6 +86,8 @@ impl Upper for Caller {
         }
     }
 
+    fn spent(&mut self, _: u64) {}
+
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {
         self.discovered += 1;
     }

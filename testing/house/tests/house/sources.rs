@@ -147,6 +147,7 @@ fn every_call_that_changes_a_node_is_recorded() {
         "poll_output",
         "poll_notice",
         "poll_report",
+        "poll_spent",
         "poll_lost_connection",
         "take_events",
         "take_outputs",

@@ -115,6 +115,10 @@ impl Upper for Party {
         self.drain(below);
     }
 
+    fn spent(&mut self, user: u64) {
+        self.ptlrpc.spent(user);
+    }
+
     fn report(&mut self, report: &Report, below: &mut Below<'_>) {
         self.ptlrpc.report(report, below);
         self.drain(below);

@@ -52,6 +52,10 @@ impl Upper for Calls {
         self.drain();
     }
 
+    fn spent(&mut self, user: u64) {
+        self.ptlrpc.spent(user);
+    }
+
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
 
     fn handle_timeout(&mut self, below: &mut Below<'_>) {
