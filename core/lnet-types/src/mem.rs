@@ -91,6 +91,15 @@ pub trait Memory {
     /// The bytes of `span`, to be written.
     fn bytes_mut(&mut self, span: Span) -> &mut [u8];
 
+    /// Puts `bytes` in the place of those of `span`, and gives those: no byte is copied.
+    ///
+    /// # Errors
+    /// `bytes` come back, and nothing has changed: the span is not the whole of a region, or has not as many
+    /// bytes, or something else uses the region or knows its place; or this memory exchanges nothing.
+    fn exchange(&mut self, _span: Span, bytes: Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
+        Err(bytes)
+    }
+
     /// What lives exactly as long as the bytes of a region stay at their place, across all regions that
     /// the same memory is lent as: what is known of the place may be kept that long. `None` where it
     /// may be kept no longer than the region is in use.

@@ -98,7 +98,7 @@ impl<S: Subject> Trial<'_, S> {
     }
 
     fn apply(&mut self, id: u64, changes: Vec<Change>) -> Checked<Result<(), StoreError>> {
-        self.store.order(StoreOrder::Apply(Txn { id, changes, must: false }), &self.slate);
+        self.store.order(StoreOrder::Apply(Txn { id, changes, must: false }), &mut self.slate);
         loop {
             match self.fact()? {
                 StoreFact::Applied { txn, result } if txn == id => return Ok(result),
@@ -114,7 +114,7 @@ impl<S: Subject> Trial<'_, S> {
     ) -> Checked<Result<Outcome, StoreError>> {
         self.token += 1;
         let mine = self.token;
-        self.store.order(order(mine), &self.slate);
+        self.store.order(order(mine), &mut self.slate);
         loop {
             match self.fact()? {
                 StoreFact::Done { token, outcome } if token == mine => return Ok(outcome),

@@ -106,6 +106,10 @@ impl Memory for HostMemory<'_, '_> {
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
         self.0.bytes_mut(span)
     }
+
+    fn exchange(&mut self, span: Span, bytes: Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
+        self.0.exchange(span, bytes)
+    }
 }
 
 impl Journal {
@@ -150,7 +154,7 @@ impl<'c> Cx<'_, '_, 'c> {
 
     /// Gives the store an order.
     pub fn order(&mut self, order: StoreOrder) {
-        self.store.order(order, &HostMemory(self.rpc.below()));
+        self.store.order(order, &mut HostMemory(self.rpc.below()));
     }
 
     /// A name for a piece of data that was never used.

@@ -2,16 +2,19 @@
 //! ordered to, or after each order.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use lnet_types::{Memory, iovec_len};
+use lnet_types::{IoVec, Memory, Span, iovec_len, iovec_slice};
 
 use crate::store::{
-    Change, DataId, LIST_MAX, Loaded, Outcome, Source, Space, Store, StoreError, StoreFact,
-    StoreOrder, Txn, checksum, scatter,
+    Change, DataId, LIST_MAX, Outcome, Source, Space, Store, StoreError, StoreFact, StoreOrder,
+    Txn, checksum, gather,
 };
 
 /// Bytes of a block of data.
 const BLOCK: u64 = 64 << 10;
+/// Pieces of memory that are kept for later.
+const SPARE_MAX: usize = 16;
 
 /// When applied transactions are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +31,72 @@ type Place = (DataId, u64);
 #[derive(Clone, Debug, Default)]
 struct State {
     records: BTreeMap<(Space, Vec<u8>), Vec<u8>>,
-    /// Blocks as far as they were written, zeros behind that.
-    blocks: BTreeMap<Place, Vec<u8>>,
+    /// Blocks as far as they were written, zeros behind that. A read has them as they were when it was
+    /// ordered, without a copy.
+    blocks: BTreeMap<Place, Block>,
     /// Bytes of records and blocks.
     used: u64,
     last: u64,
 }
 
+/// The bytes of a block: all of their memory, or a part of what was written at once and came here as it was.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    bytes: Arc<Vec<u8>>,
+    from: usize,
+    len: usize,
+}
+
+impl Block {
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(self.from..self.from + self.len).unwrap_or_default()
+    }
+
+    /// Changes the bytes, in memory of their own.
+    fn change(&mut self, f: impl FnOnce(&mut Vec<u8>)) {
+        if self.len != self.bytes.len() {
+            (self.bytes, self.from) = (Arc::new(self.bytes().to_vec()), 0);
+        }
+        let bytes = Arc::make_mut(&mut self.bytes);
+        f(bytes);
+        self.len = bytes.len();
+    }
+}
+
 /// A transaction, and the bytes of its writes.
 type Whole = (Txn, Vec<Vec<u8>>);
+
+/// A part of a block, to be copied to where it was read to.
+#[derive(Debug)]
+struct Part {
+    block: Block,
+    /// Where it begins in the block, and in what was read.
+    skip: usize,
+    to: u64,
+}
+
+/// The memory that data is read to, and what there is of them; the rest is zeros.
+type Loaded = Option<(IoVec, Vec<Part>)>;
+
+/// Copies what was read to its memory.
+fn deliver(memory: &mut dyn Memory, into: &IoVec, parts: &[Part]) {
+    let zero = |memory: &mut dyn Memory, from: u64, to: u64| {
+        let spans = iovec_slice(into, from, to.saturating_sub(from));
+        spans.into_iter().for_each(|span| memory.bytes_mut(span).fill(0));
+    };
+    let mut at = 0;
+    for Part { block, skip, to } in parts {
+        zero(memory, at, *to);
+        let mut bytes = block.bytes().get(*skip..).unwrap_or_default();
+        at = *to;
+        for span in iovec_slice(into, *to, bytes.len() as u64) {
+            let (here, behind) = bytes.split_at(bytes.len().min(span.len as usize));
+            memory.bytes_mut(span).copy_from_slice(here);
+            (bytes, at) = (behind, at + u64::from(span.len));
+        }
+    }
+    zero(memory, at, iovec_len(into));
+}
 
 /// Records and data in memory.
 #[derive(Debug)]
@@ -50,6 +110,8 @@ pub struct MemoryStore {
     /// Most bytes of records and data.
     max: u64,
     facts: VecDeque<(StoreFact, Loaded)>,
+    /// Memory that no block has any more, for what is written next.
+    spare: Vec<Vec<u8>>,
 }
 
 impl MemoryStore {
@@ -62,6 +124,7 @@ impl MemoryStore {
             pending: Vec::new(),
             max,
             facts: VecDeque::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -81,7 +144,10 @@ impl MemoryStore {
             return;
         }
         for (txn, bytes) in core::mem::take(&mut self.pending) {
-            self.committed.take(txn, bytes);
+            let mut bytes = bytes.into_iter();
+            self.committed.take(txn, |state, data, offset, _| {
+                state.write(data, offset, &bytes.next().unwrap_or_default());
+            });
         }
         self.committed.last = self.state.last;
         self.facts.push_back((StoreFact::Committed { up_to: self.state.last }, None));
@@ -103,20 +169,26 @@ impl MemoryStore {
         Self { state, committed, ..Self::new(self.commit, self.max) }
     }
 
-    fn apply(&mut self, txn: Txn, memory: &dyn Memory) -> Result<(), StoreError> {
+    fn apply(&mut self, txn: Txn, memory: &mut dyn Memory) -> Result<(), StoreError> {
         txn.check(self.state.last)?;
         let grows = txn.grows();
         if grows > 0 && !txn.must && self.state.used + grows > self.max {
             return Err(StoreError::Full);
         }
-        let bytes = txn.gather(memory, Vec::with_capacity);
-        match self.commit {
-            Commit::AtOnce => self.state.take(txn, bytes),
-            Commit::Ordered => {
-                self.state.take(txn.clone(), bytes.clone());
-                self.pending.push((txn, bytes));
-            }
+        if self.commit == Commit::Ordered {
+            let bytes = txn.writes().map(|spans| gather(memory, spans)).collect();
+            self.pending.push((txn.clone(), bytes));
         }
+        let Self { state, spare, .. } = self;
+        state.take(txn, |state, data, mut offset, spans| {
+            for span in spans {
+                match exchanged(memory, *span, offset, spare) {
+                    Some(bytes) => state.adopt(data, offset, bytes, spare),
+                    None => state.write(data, offset, memory.bytes(*span)),
+                }
+                offset += u64::from(span.len);
+            }
+        });
         Ok(())
     }
 
@@ -127,8 +199,8 @@ impl MemoryStore {
                 Ok((Outcome::Record(self.state.records.get(&(space, key)).cloned()), None))
             }
             Source::Data { data, offset, into } => {
-                let bytes = self.state.read(data, offset, iovec_len(&into));
-                Ok((Outcome::Done, Some((into, bytes))))
+                let parts = self.state.read(data, offset, iovec_len(&into));
+                Ok((Outcome::Done, Some((into, parts))))
             }
         }
     }
@@ -147,10 +219,26 @@ impl MemoryStore {
     }
 }
 
+/// The bytes of a span, if they are whole blocks and the memory gives them away.
+fn exchanged(
+    memory: &mut dyn Memory,
+    span: Span,
+    offset: u64,
+    spare: &mut Vec<Vec<u8>>,
+) -> Option<Vec<u8>> {
+    if span.len == 0 || !offset.is_multiple_of(BLOCK) || !u64::from(span.len).is_multiple_of(BLOCK)
+    {
+        return None;
+    }
+    let len = span.len as usize;
+    let other = spare.pop().filter(|bytes| bytes.len() == len).unwrap_or_else(|| vec![0; len]);
+    memory.exchange(span, other).map_err(|other| spare.push(other)).ok()
+}
+
 impl State {
-    fn take(&mut self, txn: Txn, bytes: Vec<Vec<u8>>) {
+    /// Carries a transaction out; `write` carries out its writes.
+    fn take(&mut self, txn: Txn, mut write: impl FnMut(&mut Self, DataId, u64, &IoVec)) {
         self.last = txn.id;
-        let mut bytes = bytes.into_iter();
         for change in txn.changes {
             match change {
                 Change::Put(space, key, value) => {
@@ -160,9 +248,7 @@ impl State {
                     self.used += len;
                 }
                 Change::Delete(space, key) => self.delete(space, key),
-                Change::Write { data, offset, .. } => {
-                    self.write(data, offset, &bytes.next().unwrap_or_default());
-                }
+                Change::Write { data, offset, bytes } => write(self, data, offset, &bytes),
                 Change::Cut { data, from } => self.cut(data, from),
             }
         }
@@ -180,14 +266,32 @@ impl State {
             let (block, at) = (offset / BLOCK, (offset % BLOCK) as usize);
             let (part, rest) = bytes.split_at(bytes.len().min(BLOCK as usize - at));
             let stored = self.blocks.entry((data, block)).or_default();
-            let before = stored.len();
-            stored.resize(before.max(at + part.len()), 0);
-            if let Some(to) = stored.get_mut(at..at + part.len()) {
-                to.copy_from_slice(part);
-            }
-            self.used += (stored.len() - before) as u64;
+            let before = stored.len;
+            stored.change(|stored| {
+                stored.resize(before.max(at), 0);
+                let (over, behind) = part.split_at(part.len().min(stored.len() - at));
+                if let Some(to) = stored.get_mut(at..at + over.len()) {
+                    to.copy_from_slice(over);
+                }
+                stored.extend_from_slice(behind);
+            });
+            self.used += (stored.len - before) as u64;
             offset += part.len() as u64;
             bytes = rest;
+        }
+    }
+
+    /// Writes whole blocks, whose bytes stay where they are.
+    fn adopt(&mut self, data: DataId, offset: u64, bytes: Vec<u8>, spare: &mut Vec<Vec<u8>>) {
+        let (bytes, len) = (Arc::new(bytes), BLOCK as usize);
+        for (number, from) in (offset / BLOCK..).zip((0..bytes.len()).step_by(len)) {
+            let block = Block { bytes: Arc::clone(&bytes), from, len };
+            self.used += BLOCK;
+            let Some(before) = self.blocks.insert((data, number), block) else { continue };
+            self.used -= before.len as u64;
+            if spare.len() < SPARE_MAX {
+                spare.extend(Arc::into_inner(before.bytes).filter(|b| b.len() == bytes.len()));
+            }
         }
     }
 
@@ -197,32 +301,31 @@ impl State {
             self.blocks.range((data, block)..=(data, u64::MAX)).map(|(place, _)| *place).collect();
         for place in gone {
             let Some(mut bytes) = self.blocks.remove(&place) else { continue };
-            let before = bytes.len();
-            bytes.truncate(if place.1 == block { keep } else { 0 });
-            self.used -= (before - bytes.len()) as u64;
-            if !bytes.is_empty() {
+            let left = if place.1 == block { keep.min(bytes.len) } else { 0 };
+            self.used -= (bytes.len - left) as u64;
+            if left > 0 {
+                bytes.change(|bytes| bytes.truncate(left));
                 self.blocks.insert(place, bytes);
             }
         }
     }
 
-    fn read(&self, data: DataId, offset: u64, len: u64) -> Vec<u8> {
-        // A read is no longer than the memory that it fills.
-        let mut out = vec![0; len as usize];
+    /// What there is of a range.
+    fn read(&self, data: DataId, offset: u64, len: u64) -> Vec<Part> {
         let (first, end) = (offset / BLOCK, offset + len);
-        for ((_, block), bytes) in self.blocks.range((data, first)..(data, end.div_ceil(BLOCK))) {
-            let start = block * BLOCK;
-            let skip = offset.saturating_sub(start) as usize;
-            let to = start.saturating_sub(offset) as usize;
-            let (Some(bytes), Some(out)) = (bytes.get(skip..), out.get_mut(to..)) else { continue };
-            out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
-        }
-        out
+        let blocks = self.blocks.range((data, first)..(data, end.div_ceil(BLOCK)));
+        let part = |((_, number), block): (&Place, &Block)| {
+            let start = number * BLOCK;
+            let (skip, to) = (offset.saturating_sub(start), start.saturating_sub(offset));
+            // Less than a block.
+            Part { block: block.clone(), skip: skip as usize, to }
+        };
+        blocks.map(part).collect()
     }
 }
 
 impl Store for MemoryStore {
-    fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
+    fn order(&mut self, order: StoreOrder, memory: &mut dyn Memory) {
         let mut loaded = None;
         let fact = match order {
             StoreOrder::Apply(txn) => {
@@ -261,8 +364,8 @@ impl Store for MemoryStore {
 
     fn poll(&mut self, memory: &mut dyn Memory) -> Option<StoreFact> {
         let (fact, loaded) = self.facts.pop_front()?;
-        if let Some((into, bytes)) = loaded {
-            scatter(memory, &into, &bytes);
+        if let Some((into, parts)) = loaded {
+            deliver(memory, &into, &parts);
         }
         Some(fact)
     }
@@ -296,12 +399,74 @@ mod tests {
         }
     }
 
+    /// One region, which gives its bytes away.
+    struct Region(Vec<u8>);
+
+    impl Memory for Region {
+        fn bytes(&self, span: Span) -> &[u8] {
+            &self.0[span.offset as usize..][..span.len as usize]
+        }
+
+        fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+            &mut self.0[span.offset as usize..][..span.len as usize]
+        }
+
+        fn exchange(&mut self, span: Span, bytes: Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
+            assert_eq!((span.len as usize, bytes.len()), (self.0.len(), self.0.len()));
+            Ok(core::mem::replace(&mut self.0, bytes))
+        }
+    }
+
+    #[test]
+    fn whole_blocks_stay_where_they_came_and_change_each_by_itself() {
+        let (mut store, block) = (MemoryStore::new(Commit::AtOnce, 1 << 30), BLOCK as usize);
+        let mut id = 0;
+        let mut apply = |store: &mut MemoryStore, memory: &mut dyn Memory, change| {
+            id += 1;
+            let txn = Txn { id, changes: vec![change], must: false };
+            store.apply(txn, memory).unwrap();
+        };
+        let write =
+            |offset, len| Change::Write { data: DataId(1), offset, bytes: Slate::span(0, len) };
+        let read = |store: &mut MemoryStore| {
+            let (mut slate, into) = (Slate(vec![9; 4 * block]), Slate::span(0, 4 * block));
+            let from = Source::Data { data: DataId(1), offset: 0, into };
+            store.order(StoreOrder::Read { token: 1, from }, &mut slate);
+            while store.poll(&mut slate).is_some() {}
+            slate.0
+        };
+        let mut memory = Region(vec![1; 2 * block]);
+        let places: Vec<*const u8> = vec![memory.0.as_ptr()];
+        apply(&mut store, &mut memory, write(BLOCK, 2 * block));
+        assert_eq!(store.state.blocks[&(DataId(1), 1)].bytes.as_ptr(), places[0]);
+        let zeros = || vec![0; block];
+        assert_eq!(read(&mut store), [zeros(), vec![1; 2 * block], zeros()].concat());
+        // A part of the second one, and a cut in the first.
+        apply(&mut store, &mut Slate(vec![2; 10]), write(2 * BLOCK + 5, 10));
+        let expected = [zeros(), vec![1; block + 5], vec![2; 10], vec![1; block - 15], zeros()];
+        assert_eq!(read(&mut store), expected.concat());
+        apply(&mut store, &mut Slate(vec![]), Change::Cut { data: DataId(1), from: BLOCK + 7 });
+        assert_eq!(read(&mut store), [zeros(), vec![1; 7], vec![0; 3 * block - 7]].concat());
+        assert_eq!(store.state.used, 7);
+        // What was ordered to be read before a write is read as it was.
+        memory.0.fill(3);
+        apply(&mut store, &mut memory, write(0, 2 * block));
+        let (mut slate, into) = (Slate(vec![9; 8]), Slate::span(0, 8));
+        let from = Source::Data { data: DataId(1), offset: 0, into };
+        store.order(StoreOrder::Read { token: 1, from }, &mut slate);
+        memory.0.fill(4);
+        apply(&mut store, &mut memory, write(0, 2 * block));
+        while store.poll(&mut slate).is_some() {}
+        assert_eq!((slate.0, &read(&mut store)[..8]), (vec![3; 8], &[4; 8][..]));
+        assert_eq!(store.state.used, 2 * BLOCK);
+    }
+
     #[test]
     fn full_store_refuses_what_grows_by_name_but_takes_what_shrinks() {
         let mut store = MemoryStore::new(Commit::AtOnce, 20);
-        let slate = Slate(vec![7; 11]);
+        let mut slate = Slate(vec![7; 11]);
         let mut apply =
-            |id, change| store.apply(Txn { id, changes: vec![change], must: false }, &slate);
+            |id, change| store.apply(Txn { id, changes: vec![change], must: false }, &mut slate);
         let put = |len| Change::Put(Space::Objects, vec![1], vec![0; len]);
         let write = |len| {
             let bytes = Slate::span(0, len);

@@ -154,7 +154,7 @@ impl Memory for NoMemory {
 
 impl Opening<'_> {
     fn done(&mut self, order: StoreOrder) -> Result<Outcome, StoreError> {
-        self.store.order(order, &NoMemory);
+        self.store.order(order, &mut NoMemory);
         while let Some(fact) = self.store.poll(&mut NoMemory) {
             match fact {
                 StoreFact::Done { outcome, .. } => return outcome,
@@ -252,7 +252,7 @@ pub fn start(store: &mut dyn Store, kind: &str) -> Result<Start, StoreError> {
         let epoch = past.next_epoch().to_le_bytes().to_vec();
         changes.push(Change::Put(Space::Meta, TRANSNO.to_vec(), epoch));
     }
-    opening.store.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &NoMemory);
+    opening.store.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &mut NoMemory);
     opening.done(StoreOrder::Sync { token: 0 })?;
     while opening.store.poll(&mut NoMemory).is_some() {}
     Ok(Start { past, starts, next_data, next_txn: 2 })
@@ -316,8 +316,8 @@ mod tests {
         let first = start(&mut store, "kv").unwrap().past;
         assert_eq!((first.last_transno, first.next_epoch()), (0, 1 << 32));
         let join = vec![Change::Put(Space::Clients, b"client-1".to_vec(), vec![])];
-        store.order(StoreOrder::Apply(Txn { id: 2, changes: join, must: false }), &NoMemory);
-        store.order(StoreOrder::Sync { token: 0 }, &NoMemory);
+        store.order(StoreOrder::Apply(Txn { id: 2, changes: join, must: false }), &mut NoMemory);
+        store.order(StoreOrder::Sync { token: 0 }, &mut NoMemory);
         for _ in 0..2 {
             // While the client is awaited nothing new is numbered, whatever dies meanwhile.
             store = store.crashed();
@@ -335,8 +335,8 @@ mod tests {
         });
         let joins = Change::Put(Space::Clients, b"c2".to_vec(), vec![]);
         let changes = puts.into_iter().chain([joins]).collect();
-        store.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &NoMemory);
-        store.order(StoreOrder::Sync { token: 0 }, &NoMemory);
+        store.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &mut NoMemory);
+        store.order(StoreOrder::Sync { token: 0 }, &mut NoMemory);
         let mut store = store.crashed();
         let past = start(&mut store, "kv").unwrap().past;
         let replies: Vec<_> = past.clients.iter().map(|c| (&*c.uuid, &c.replies[..])).collect();

@@ -13,7 +13,7 @@
 
 use core::any::Any;
 
-use lnet_types::{Errno, IoVec, Memory, iovec_len};
+use lnet_types::{Errno, IoVec, Memory, Span, iovec_len};
 use lustre_wire::Checksum;
 
 /// Most bytes of the key of a record.
@@ -66,7 +66,7 @@ pub enum Change {
         data: DataId,
         /// Where the first one goes.
         offset: u64,
-        /// The target's memory until the transaction is applied.
+        /// The target's memory until the transaction is applied. What is in it changes with the order.
         bytes: IoVec,
     },
     /// What lies at and behind `from` is removed, and reads as zeros; 0 removes all of it.
@@ -267,13 +267,11 @@ impl StoreError {
     }
 }
 
-/// Data that was read, and the memory that it is for.
-pub type Loaded = Option<(IoVec, Vec<u8>)>;
-
 /// Storage of one target. Its host finds its own kind of store again by its type.
 pub trait Store: Any + Send {
-    /// Takes an order. `memory` holds the bytes of its spans.
-    fn order(&mut self, order: StoreOrder, memory: &dyn Memory);
+    /// Takes an order. `memory` holds the bytes of its spans; of those that a transaction writes it holds
+    /// anything from then on.
+    fn order(&mut self, order: StoreOrder, memory: &mut dyn Memory);
 
     /// The next fact. Data that was read is written to `memory` by now.
     fn poll(&mut self, memory: &mut dyn Memory) -> Option<StoreFact>;
@@ -308,20 +306,12 @@ impl Txn {
         limit("transaction of data", written, WRITE_MAX)
     }
 
-    /// The bytes that the transaction writes, one vector for each [`Change::Write`]. `buffer` makes one
-    /// for so many bytes; what is in it does not matter.
-    pub fn gather(&self, memory: &dyn Memory, buffer: impl Fn(usize) -> Vec<u8>) -> Vec<Vec<u8>> {
-        let spans = self.changes.iter().filter_map(|change| match change {
+    /// What each [`Change::Write`] writes.
+    pub fn writes(&self) -> impl Iterator<Item = &IoVec> {
+        self.changes.iter().filter_map(|change| match change {
             Change::Write { bytes, .. } => Some(bytes),
             _ => None,
-        });
-        let one = |spans: &IoVec| {
-            let mut all = buffer(usize::try_from(iovec_len(spans)).unwrap_or(0));
-            all.clear();
-            append(memory, spans, &mut all);
-            all
-        };
-        spans.map(one).collect()
+        })
     }
 
     /// Bytes that the transaction may need beside what is there. What a target records of its clients
@@ -369,23 +359,8 @@ pub fn limit(what: &'static str, value: u64, max: u64) -> Result<(), StoreError>
 }
 
 /// The bytes of some spans, one behind the other.
-pub fn gather(memory: &dyn Memory, spans: &IoVec) -> Vec<u8> {
+pub fn gather(memory: &dyn Memory, spans: &[Span]) -> Vec<u8> {
     let mut all = Vec::new();
-    append(memory, spans, &mut all);
-    all
-}
-
-fn append(memory: &dyn Memory, spans: &IoVec, all: &mut Vec<u8>) {
     spans.iter().for_each(|span| all.extend_from_slice(memory.bytes(*span)));
-}
-
-/// Writes bytes to spans, one behind the other, as far as either reaches.
-pub fn scatter(memory: &mut dyn Memory, spans: &IoVec, mut bytes: &[u8]) {
-    for span in spans {
-        let here = memory.bytes_mut(*span);
-        let (part, rest) = bytes.split_at(here.len().min(bytes.len()));
-        let (to, _) = here.split_at_mut(part.len());
-        to.copy_from_slice(part);
-        bytes = rest;
-    }
+    all
 }

@@ -494,6 +494,26 @@ impl Memory for Regions {
         }
     }
 
+    /// As [`Stack::take_back`](crate::Stack::take_back) does it, and lends other bytes under the same name.
+    fn exchange(&mut self, span: Span, bytes: Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
+        let range = range_of(span);
+        let slot = self.slot_mut(span.region);
+        let free = slot.descriptors == 0;
+        match &mut slot.bytes {
+            Some(Bytes::Lent(buffer))
+                if free
+                    && matches!(buffer.origin, Origin::Heap { .. })
+                    // Registering other bytes with a device costs more than a copy.
+                    && buffer.anchor.get().is_none()
+                    && range == (0..buffer.len)
+                    && bytes.len() == buffer.len =>
+            {
+                Ok(core::mem::replace(buffer, bytes.into()).into_vec())
+            }
+            _ => Err(bytes),
+        }
+    }
+
     fn anchor(&self, region: RegionId) -> Option<&Arc<()>> {
         let buffer = match self.slot(region).bytes.as_ref()? {
             Bytes::Lent(b) => b,

@@ -309,6 +309,14 @@ impl Below<'_> {
             .unwrap_or_default()
     }
 
+    /// Exchanges the bytes of a span ([`Memory::exchange`](lnet_types::Memory::exchange)).
+    ///
+    /// # Errors
+    /// They can't be exchanged; `bytes` come back.
+    pub fn exchange(&mut self, span: Span, bytes: Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
+        self.arena.exchange(span, bytes)
+    }
+
     /// Makes a descriptor of this upper, on `blocks` or on memory that stays.
     fn hold(
         &mut self,

@@ -81,7 +81,7 @@ impl Shelf {
 }
 
 impl Store for Shelf {
-    fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
+    fn order(&mut self, order: StoreOrder, memory: &mut dyn Memory) {
         let mut inside = self.0.lock().unwrap();
         let number = inside.orders;
         inside.orders += 1;

@@ -21,6 +21,26 @@ fn a_lent_buffer_is_written_in_place_and_comes_back() {
 }
 
 #[test]
+fn bytes_of_a_region_are_exchanged_for_others_unless_something_uses_them() {
+    let mut mem = Regions::default();
+    let id = mem.lend(vec![1, 2, 3, 4].into()).unwrap();
+    let (place, whole) = (mem.bytes(span(id, 0, 4)).as_ptr(), span(id, 0, 4));
+    for (part, with) in [(span(id, 0, 3), 3), (span(id, 1, 3), 3), (whole, 3), (whole, 5)] {
+        assert_eq!(mem.exchange(part, vec![9; with]), Err(vec![9; with]), "{part:?} {with}");
+    }
+    mem.add_descriptor(id);
+    assert_eq!(mem.exchange(whole, vec![9; 4]), Err(vec![9; 4]), "a driver may write to it");
+    mem.drop_descriptor(id);
+    let before = mem.exchange(whole, vec![9; 4]).unwrap();
+    assert_eq!((before.as_ptr(), before), (place, vec![1, 2, 3, 4]));
+    assert_eq!((mem.bytes(whole), mem.len()), (&[9; 4][..], 1));
+    assert!(mem.anchor(id).is_some());
+    assert_eq!(mem.exchange(whole, vec![8; 4]), Err(vec![8; 4]), "a driver knows the place");
+    let (landing, _owner) = mem.land(vec![0; 4].into()).unwrap();
+    assert!(mem.exchange(span(landing, 0, 4), vec![9; 4]).is_err(), "its owner reads it");
+}
+
+#[test]
 fn an_anchor_lives_exactly_as_long_as_the_bytes_of_its_buffer() {
     let mut mem = Regions::default();
     let id = mem.lend(Buffer::zeroed(100)).unwrap();

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use lnet_types::{Memory, iovec_len};
 use lustre_target::store::{
-    Change, DataId, Loaded, Outcome, Source, Space, Store, StoreError, StoreFact, StoreOrder, Txn,
-    checksum, scatter,
+    Change, DataId, Outcome, Source, Space, Store, StoreError, StoreFact, StoreOrder, Txn, checksum,
 };
 use redb::Database;
 
 use crate::spare::Spare;
 
 use super::blocks::{BLOCK, Block, Blocks, SHORT};
+use super::bytes::{Loaded, Pieces, deliver, written};
 use super::commit::{Batch, Committed};
 use super::layer::{Layer, Layers, Place, Snapshot};
 use super::room::{Patience, Roomy};
@@ -126,7 +126,7 @@ pub struct Disk {
 pub(super) struct Ready {
     order: StoreOrder,
     /// The bytes of each write of a transaction.
-    writes: Vec<Vec<u8>>,
+    writes: Vec<Pieces>,
     /// The sum of a [`StoreOrder::Checksum`].
     sum: u32,
 }
@@ -342,7 +342,7 @@ impl Disk {
         Ok((total, free))
     }
 
-    fn apply(&mut self, txn: Txn, writes: Vec<Vec<u8>>) -> Result<(), StoreError> {
+    fn apply(&mut self, txn: Txn, writes: Vec<Pieces>) -> Result<(), StoreError> {
         txn.check(self.last)?;
         if needs_room_for(&txn) && self.space()?.1 < txn.grows() {
             return Err(StoreError::Full);
@@ -366,7 +366,7 @@ impl Disk {
         Ok(())
     }
 
-    fn change(&mut self, txn: Txn, writes: Vec<Vec<u8>>) -> Result<(), StoreError> {
+    fn change(&mut self, txn: Txn, writes: Vec<Pieces>) -> Result<(), StoreError> {
         // Nothing that waits while this is carried out could be carried out before it.
         self.blocks.be_patient(txn.must.then(|| self.patience()));
         let mut writes = writes.into_iter();
@@ -376,10 +376,12 @@ impl Disk {
                     self.layers.draft.put(key_of(space, &key), Some(value));
                 }
                 Change::Delete(space, key) => self.layers.draft.put(key_of(space, &key), None),
-                Change::Write { data, offset, .. } => {
-                    let bytes = writes.next().unwrap_or_default();
-                    self.write(data, offset, &bytes)?;
-                    self.spare.give(bytes);
+                Change::Write { data, mut offset, .. } => {
+                    for bytes in writes.next().unwrap_or_default() {
+                        self.write(data, offset, &bytes)?;
+                        offset += bytes.len() as u64;
+                        self.spare.give(bytes);
+                    }
                 }
                 Change::Cut { data, from } => self.cut(data, from)?,
             }
@@ -484,17 +486,20 @@ impl Disk {
                 Ok((Outcome::Record(record), None))
             }
             Source::Data { data, offset, into } => {
-                // A read is no longer than the memory that it fills.
-                let mut bytes = self.spare.take(iovec_len(&into) as usize);
-                let (mut at, mut rest) = (offset, bytes.as_mut_slice());
-                while !rest.is_empty() {
-                    let skip = (at % BLOCK) as usize;
-                    let len = rest.len().min(BLOCK as usize - skip);
-                    let (here, behind) = rest.split_at_mut(len);
-                    self.read_block(data, (at / BLOCK, skip), here)?;
-                    (at, rest) = (at + len as u64, behind);
+                let (mut at, mut pieces) = (offset, Pieces::new());
+                for span in &into {
+                    let mut bytes = self.spare.take(span.len as usize);
+                    let mut rest = bytes.as_mut_slice();
+                    while !rest.is_empty() {
+                        let skip = (at % BLOCK) as usize;
+                        let len = rest.len().min(BLOCK as usize - skip);
+                        let (here, behind) = rest.split_at_mut(len);
+                        self.read_block(data, (at / BLOCK, skip), here)?;
+                        (at, rest) = (at + len as u64, behind);
+                    }
+                    pieces.push(bytes);
                 }
-                Ok((Outcome::Done, Some((into, bytes))))
+                Ok((Outcome::Done, Some((into, pieces))))
             }
         }
     }
@@ -651,14 +656,12 @@ fn make(dir: &Path, records: &Path, blocks: &Path, format: &Path) -> Result<(), 
 }
 
 impl Ready {
-    /// An order, and the bytes of its spans: a thread of its own has no other way to them. It costs one
-    /// copy of what is written; a sum is taken where the bytes lie, which costs no more.
-    pub(super) fn of(order: StoreOrder, memory: &dyn Memory, spare: &Spare) -> Self {
+    /// An order, and the bytes of its spans: a thread of its own has no other way to them. A sum is taken
+    /// where the bytes lie, which costs no more.
+    pub(super) fn of(order: StoreOrder, memory: &mut dyn Memory, spare: &Spare) -> Self {
         let (mut writes, mut sum) = (Vec::new(), 0);
         match &order {
-            StoreOrder::Apply(txn) => {
-                writes = txn.gather(memory, |len| spare.take(len));
-            }
+            StoreOrder::Apply(txn) => writes = written(txn, memory, spare),
             StoreOrder::Checksum { kind, bytes, .. } => sum = checksum(memory, *kind, bytes),
             _ => {}
         }
@@ -674,21 +677,8 @@ impl Ready {
     }
 }
 
-/// Writes data that was read to where it goes.
-pub(super) fn deliver(
-    fact: (StoreFact, Loaded),
-    memory: &mut dyn Memory,
-    spare: &Spare,
-) -> StoreFact {
-    if let Some((into, bytes)) = fact.1 {
-        scatter(memory, &into, &bytes);
-        spare.give(bytes);
-    }
-    fact.0
-}
-
 impl Store for Disk {
-    fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
+    fn order(&mut self, order: StoreOrder, memory: &mut dyn Memory) {
         self.execute(Ready::of(order, memory, &self.spare));
     }
 
@@ -759,7 +749,7 @@ mod tests {
             let put = Change::Put(Space::Objects, b"key".to_vec(), vec![1]);
             StoreOrder::Apply(Txn { id, changes: vec![put], must })
         };
-        let ready = |order| Ready::of(order, &Slate(Vec::new()), &Spare::default());
+        let ready = |order| Ready::of(order, &mut Slate(Vec::new()), &Spare::default());
         let at_hand = |disk: &Disk| {
             [put(1, false), StoreOrder::Space { token: 1 }, put(1, true)]
                 .map(|order| disk.has_at_hand(&ready(order)))
@@ -785,14 +775,14 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         let config = DiskConfig { reserve: 0, ..DiskConfig::new(&dir) };
         let mut disk = Disk::open(config.clone()).unwrap();
-        let slate = Slate(vec![7; SHORT + 1]);
+        let slate = || Slate(vec![7; SHORT + 1]);
         let len = || fs::metadata(dir.join("blocks")).unwrap().len();
         let write = |id, data, len: usize| {
             let bytes = [Span { region: RegionId(0), offset: 0, len: len as u32 }];
             let bytes = bytes.into_iter().collect();
             let changes = vec![Change::Write { data: DataId(data), offset: 0, bytes }];
             let txn = Txn { id, changes, must: true };
-            Ready::of(StoreOrder::Apply(txn), &slate, &Spare::default())
+            Ready::of(StoreOrder::Apply(txn), &mut slate(), &Spare::default())
         };
         let at_hand = |disk: &Disk, data, len| disk.has_at_hand(&write(9, data, len));
         assert!(at_hand(&disk, 1, SHORT) && !at_hand(&disk, 1, SHORT + 1));
@@ -815,7 +805,7 @@ mod tests {
         let read = |data, len| {
             let into = [Span { region: RegionId(0), offset: 0, len }].into_iter().collect();
             let from = Source::Data { data: DataId(data), offset: 0, into };
-            Ready::of(StoreOrder::Read { token: 1, from }, &slate, &Spare::default())
+            Ready::of(StoreOrder::Read { token: 1, from }, &mut slate(), &Spare::default())
         };
         let reads = [read(2, 50), read(3, SHORT as u32), read(3, SHORT as u32 + 1)];
         assert_eq!(reads.map(|read| disk.has_at_hand(&read)), [true, true, false]);

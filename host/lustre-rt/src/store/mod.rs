@@ -22,6 +22,7 @@
 //! for commits.
 
 mod blocks;
+mod bytes;
 mod commit;
 mod disk;
 mod layer;

@@ -141,7 +141,7 @@ fn lost_wake_up_is_repeated() {
     let mut slate = Slate::default();
     let (after, prefix) = (Vec::new(), Vec::new());
     let list = StoreOrder::List { token: 5, space: Space::Objects, after, prefix, max: 1 };
-    store.order(list, &slate);
+    store.order(list, &mut slate);
     rx.recv().unwrap();
     let outcome = Ok(Outcome::Listed { entries: Vec::new(), more: false });
     assert_eq!(store.poll(&mut slate).unwrap(), StoreFact::Done { token: 5, outcome });
@@ -348,7 +348,7 @@ fn directory_that_is_damaged_is_refused_by_name() {
     // A part of that block is not written over bytes that are not known.
     let changes = vec![write(DataId(1), 70_000, 0, 1)];
     let mut slate = Slate(vec![1]);
-    disk.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &slate);
+    disk.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &mut slate);
     assert!(matches!(disk.poll(&mut slate), Some(StoreFact::Failed(StoreError::Damaged { .. }))));
     let result = Err(StoreError::OutOfService);
     assert_eq!(disk.poll(&mut slate), Some(StoreFact::Applied { txn: 1, result }));
@@ -404,16 +404,16 @@ fn file_system_without_room_refuses_what_needs_some() {
     let mut disk = Disk::open(config).unwrap();
     let mut slate = Slate(vec![1; 10]);
     let changes = vec![write(DataId(2), 0, 0, 10)];
-    disk.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &slate);
+    disk.order(StoreOrder::Apply(Txn { id: 1, changes, must: false }), &mut slate);
     let refused = StoreFact::Applied { txn: 1, result: Err(StoreError::Full) };
     assert_eq!(disk.poll(&mut slate), Some(refused));
     let put = Change::Put(Space::Objects, b"more".to_vec(), vec![1]);
-    disk.order(StoreOrder::Apply(Txn { id: 1, changes: vec![put], must: false }), &slate);
+    disk.order(StoreOrder::Apply(Txn { id: 1, changes: vec![put], must: false }), &mut slate);
     let refused = StoreFact::Applied { txn: 1, result: Err(StoreError::Full) };
     assert_eq!(disk.poll(&mut slate), Some(refused));
     // What its target has counted on is taken.
     let put = Change::Put(Space::Objects, b"must".to_vec(), vec![1]);
-    disk.order(StoreOrder::Apply(Txn { id: 1, changes: vec![put], must: true }), &slate);
+    disk.order(StoreOrder::Apply(Txn { id: 1, changes: vec![put], must: true }), &mut slate);
     assert_eq!(disk.poll(&mut slate), Some(StoreFact::Applied { txn: 1, result: Ok(()) }));
     // So is what makes room.
     apply(&mut disk, 2, &mut slate, vec![Change::Delete(Space::Objects, b"key".to_vec())]);

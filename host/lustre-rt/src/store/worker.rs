@@ -10,10 +10,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lnet_types::Memory;
-use lustre_target::store::{Loaded, Outcome, Store, StoreError, StoreFact, StoreOrder};
+use lustre_target::store::{Outcome, Store, StoreError, StoreFact, StoreOrder};
 
+use super::bytes::{Loaded, deliver};
 use super::commit::{Batch, Committed};
-use super::disk::{Disk, Ready, deliver};
+use super::disk::{Disk, Ready};
 use super::room::Patience;
 use crate::spare::Spare;
 
@@ -385,7 +386,7 @@ impl FileStore {
 }
 
 impl Store for FileStore {
-    fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
+    fn order(&mut self, order: StoreOrder, memory: &mut dyn Memory) {
         let ready = Ready::of(order, memory, &self.spare);
         let Some(ready) = self.at_once(ready) else { return };
         // A commit may take in what comes later: nothing waits for it.
@@ -471,7 +472,7 @@ mod tests {
         for id in 1..=5 {
             // So that the threads wait for something to do.
             thread::sleep(Duration::from_millis(20));
-            store.order(must(id), &slate);
+            store.order(must(id), &mut slate);
             // The lock may be another thread's for a moment: then an order is handed over.
             at_once += u32::from(store.handed == 0);
             // Nothing else makes it known that something waits for its commit.
@@ -491,9 +492,9 @@ mod tests {
             let (after, prefix) = (Vec::new(), Vec::new());
             StoreOrder::List { token, space: Space::Objects, after, prefix, max: 9 }
         };
-        store.order(list(1), &slate);
-        store.order(must(2), &slate);
-        store.order(list(3), &slate);
+        store.order(list(1), &mut slate);
+        store.order(must(2), &mut slate);
+        store.order(list(3), &mut slate);
         let mut facts = Vec::new();
         while facts.len() < 3 {
             match store.wait(&mut slate, Duration::from_secs(60)).unwrap() {
@@ -516,7 +517,7 @@ mod tests {
         // The lock may be another thread's for a moment: then an order is handed over sooner.
         let mut at_once = 0;
         for _ in 0..2 * AT_ONCE {
-            store.order(read(1), &slate);
+            store.order(read(1), &mut slate);
             at_once += u32::from(store.handed == 0);
             store.wait(&mut slate, Duration::from_secs(60)).unwrap();
         }
@@ -532,7 +533,7 @@ mod tests {
         let dir = fresh::path("store-full-layer");
         std::fs::create_dir_all(&dir).unwrap();
         let disk = Disk::open(DiskConfig::new(&dir)).unwrap();
-        let ((mut store, orders), slate) =
+        let ((mut store, orders), mut slate) =
             (FileStore::new(disk, Box::new(|_| {})), Slate(Vec::new()));
         let mut id = 0;
         while orders.try_recv().is_err() {
@@ -540,7 +541,7 @@ mod tests {
             id += 1;
             let key = id.to_string().into_bytes();
             let changes = vec![Change::Put(Space::Objects, key, vec![0; 60_000])];
-            store.order(StoreOrder::Apply(Txn { id, changes, must: true }), &slate);
+            store.order(StoreOrder::Apply(Txn { id, changes, must: true }), &mut slate);
             store.at_once = 0;
         }
         assert!(lock(&store.desk.shared).disk.is_full());
@@ -569,8 +570,7 @@ mod tests {
     fn a_read_while_a_commit_is_under_way_leaves_nothing_to_be_committed() {
         let dir = fresh::path("store-worker");
         let (desk, _facts) = desk(&dir);
-        let slate = Slate(Vec::new());
-        let order = |order| desk.order(Ready::of(order, &slate, &Spare::default()));
+        let order = |order| desk.order(Ready::of(order, &mut Slate(Vec::new()), &Spare::default()));
         order(put(1));
         order(StoreOrder::Sync { token: 1 });
         let batch = desk.next_batch().unwrap();

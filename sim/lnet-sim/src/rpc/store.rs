@@ -156,7 +156,7 @@ impl SimStore {
     }
 
     /// The effect of an order.
-    fn execute(&mut self, order: StoreOrder, memory: &dyn Memory) {
+    fn execute(&mut self, order: StoreOrder, memory: &mut dyn Memory) {
         let order = match self.fails() {
             true => match Self::failure(order) {
                 Ok(fact) => return self.facts.push_back(fact),
@@ -171,7 +171,7 @@ impl SimStore {
         }
     }
 
-    fn apply(&mut self, txn: Txn, memory: &dyn Memory) {
+    fn apply(&mut self, txn: Txn, memory: &mut dyn Memory) {
         let (transno, origin) = (txn.transno(), txn.origin());
         let written = txn.changes.iter().find_map(|change| match change {
             Change::Write { offset: 0, bytes, .. } => {
@@ -221,7 +221,7 @@ impl SimStore {
 }
 
 impl Store for SimStore {
-    fn order(&mut self, order: StoreOrder, _: &dyn Memory) {
+    fn order(&mut self, order: StoreOrder, _: &mut dyn Memory) {
         let busy = self.orders.back().map_or(self.now, |(at, _)| (*at).max(self.now));
         let at = busy + self.cost(&order);
         self.orders.push_back((at, order));
@@ -306,12 +306,12 @@ mod tests {
     #[test]
     fn order_has_no_effect_before_its_time_and_none_is_left_of_it_after_a_crash() {
         let mut store = store(Duration::ZERO, empty());
-        store.order(put(1), &Slate::default());
+        store.order(put(1), &mut Slate::default());
         assert_eq!(facts(&mut store, 0), []);
         let mut store = self::store(Duration::ZERO, store.crashed());
         store.order(
             StoreOrder::Read { token: 5, from: Source::Record(Space::Objects, vec![1]) },
-            &Slate::default(),
+            &mut Slate::default(),
         );
         let outcome = Ok(lustre_target::store::Outcome::Record(None));
         assert_eq!(facts(&mut store, 1), [StoreFact::Done { token: 5, outcome }]);
@@ -321,8 +321,8 @@ mod tests {
     fn stalled_store_applies_and_commits_only_when_it_goes_on() {
         let mut store = store(Duration::from_secs(1), empty());
         store.trouble(StoreTrouble { stalled: true, ..StoreTrouble::default() });
-        store.order(put(1), &Slate::default());
-        store.order(StoreOrder::Sync { token: 7 }, &Slate::default());
+        store.order(put(1), &mut Slate::default());
+        store.order(StoreOrder::Sync { token: 7 }, &mut Slate::default());
         assert_eq!(facts(&mut store, 9), [StoreFact::Applied { txn: 1, result: Ok(()) }]);
         assert_eq!(store.next(), None);
         store.trouble(StoreTrouble::default());
@@ -337,7 +337,7 @@ mod tests {
         let broken = StoreTrouble { errors: Share::ALL, ..StoreTrouble::default() };
         for (id, trouble) in [(1, full), (2, broken)] {
             store.trouble(trouble);
-            store.order(put(id), &Slate::default());
+            store.order(put(id), &mut Slate::default());
             let facts = facts(&mut store, id);
             let [StoreFact::Applied { result: Err(e), .. }] = &facts[..] else {
                 panic!("{facts:?}")
@@ -345,7 +345,7 @@ mod tests {
             assert_eq!(e.is_refusal(), trouble.full, "{e}");
         }
         store.trouble(StoreTrouble::default());
-        store.order(put(3), &Slate::default());
+        store.order(put(3), &mut Slate::default());
         let applied = StoreFact::Applied { txn: 3, result: Ok(()) };
         assert_eq!(facts(&mut store, 9).first(), Some(&applied));
     }

@@ -335,7 +335,7 @@ impl Slow {
 }
 
 impl Store for Slow {
-    fn order(&mut self, order: StoreOrder, memory: &dyn Memory) {
+    fn order(&mut self, order: StoreOrder, memory: &mut dyn Memory) {
         match order {
             StoreOrder::Sync { .. } if self.stalled => self.syncs.push(order),
             order => self.inner.order(order, memory),
@@ -591,7 +591,7 @@ impl Bench {
             let store = store.downcast_mut::<Slow>().unwrap();
             store.stalled = stalled;
             for sync in core::mem::take(&mut store.syncs) {
-                store.order(sync, &NoMemory);
+                store.order(sync, &mut NoMemory);
             }
         });
     }
