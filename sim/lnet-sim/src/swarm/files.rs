@@ -36,8 +36,10 @@ pub(super) fn text(seed: u64) -> String {
     }
     full(&mut scene, &objects, &mut Prng::new(seed ^ 0xF11E_F011));
     between(&mut scene, &mut Prng::new(seed ^ 0xF11E_AC05));
-    if whole {
-        crashes(&mut scene, &mut Prng::new(seed ^ 0xF11E_DEAD));
+    let crash = &mut Prng::new(seed ^ 0xF11E_DEAD);
+    // Less can be said of a round in which a program dies.
+    if whole && !crash.one_in(3) {
+        crashes(&mut scene, crash);
     }
     scene.text
 }
@@ -45,7 +47,7 @@ pub(super) fn text(seed: u64) -> String {
 /// Where files are made whole, a program dies with all servers now and then: what is left is what was committed,
 /// and no one repeats the rest.
 fn crashes(scene: &mut Scene, rng: &mut Prng) {
-    for _ in 0..rng.below(5) {
+    for _ in 0..3 + rng.below(6) {
         let (at, _) = scene.moment(1, rng);
         let until = (at + 1000 + rng.below(2000)).min(scene.rage * 1000);
         let (client, servers) = (any(&scene.clients, rng), scene.servers.join("\", \""));
@@ -163,7 +165,7 @@ fn loads(scene: &mut Scene, seed: u64, rng: &mut Prng) -> bool {
              names = {names}\nsize = \"{size}\"\nstripes = {stripes}\nshared = {shared}\ncached = {cached}\non_mdt = {on_mdt}\nwindow = {window}\n\
              think = \"{think}\"\nstart = \"{start}s\"\nuntil = \"{until}s\"\ncheck = \"{check}s\""
         ));
-        if wholes.one_in(3) && !shared && !cached {
+        if wholes.one_in(2) && !shared && !cached {
             scene.line("whole = true");
             whole |= start == 0;
         }
