@@ -160,6 +160,10 @@ impl Upper for Side {
         self.drain(below);
     }
 
+    fn spent(&mut self, user: u64) {
+        self.ptlrpc.spent(user);
+    }
+
     fn report(&mut self, _: &Report, _: &mut Below<'_>) {}
 
     fn handle_timeout(&mut self, below: &mut Below<'_>) {
