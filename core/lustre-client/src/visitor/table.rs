@@ -7,7 +7,7 @@ use lustre_wire::mgs::{ConfigBody, ConfigKind, ConfigResult, TableEntries, Table
 use lustre_wire::{Layout, Opcode, Text};
 use ptlrpc::Call;
 
-use super::config::Targets;
+use super::config::{TARGETS_MAX, Targets};
 use super::{Moved, Remote, Wire};
 
 const ORDER: ByteOrder = ByteOrder::Little;
@@ -15,6 +15,8 @@ const ORDER: ByteOrder = ByteOrder::Little;
 const PAGE_BITS: u8 = 12;
 /// Pages that are read at a time, as many as kernel nodes ask for.
 const PAGES: u32 = 256;
+/// Entries that are taken at most: one for each target of both kinds.
+const ENTRIES_MAX: usize = 2 * TARGETS_MAX;
 /// Bytes of a NID in its long form.
 const NID_LEN: u8 = 20;
 
@@ -67,13 +69,17 @@ pub(super) async fn locations<W: Wire>(
         let Ok(answer) = mgs.ask_with(wire, call, Moved::Read(PAGES << PAGE_BITS)).await else {
             return locations;
         };
+        let before = locations.len();
         let pages = answer.bytes.chunks(1 << PAGE_BITS);
         let entries = pages.flat_map(|page| TableEntries::new(ORDER, page)).map_while(Result::ok);
         locations.extend(entries.filter_map(|entry| Location::of(&entry)));
         let read: Option<ConfigResult> = answer.get(1);
         wire.recycle(answer.bytes);
+        let goes_on = before < locations.len() && locations.len() < ENTRIES_MAX;
         match read {
-            Some(ConfigResult { offset, size }) if seen < offset && offset < size => seen = offset,
+            Some(ConfigResult { offset, size }) if goes_on && seen < offset && offset < size => {
+                seen = offset;
+            }
             _ => return locations,
         }
     }
