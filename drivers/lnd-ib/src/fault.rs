@@ -100,7 +100,7 @@ impl CloseReason {
     pub const fn fault(self, flags: Flags, legacy: bool) -> Fault {
         let unposted = flags.sending == 0 && !flags.waiting;
         let status = match self {
-            Self::Stopped => return NI_STOPPED,
+            Self::Stopped if unposted || legacy => return NI_STOPPED,
             Self::Timeout if flags.queued && unposted => HealthStatus::LocalTimeout,
             Self::Timeout if flags.waiting && flags.sending == 0 => HealthStatus::RemoteTimeout,
             Self::Timeout => HealthStatus::NetworkTimeout,
@@ -112,6 +112,7 @@ impl CloseReason {
         };
         let errno = match self {
             Self::Timeout => Errno::ETIMEDOUT,
+            Self::Stopped => Errno::ENETDOWN,
             _ if unposted => Errno::ECONNABORTED,
             _ => Errno::EIO,
         };
@@ -202,7 +203,9 @@ mod tests {
             (CloseReason::DeviceGone, QUEUED, false, H::LocalError, Errno::ECONNABORTED),
             (CloseReason::DeviceGone, SENDING, false, H::NetworkTimeout, Errno::EIO),
             (CloseReason::CompletionsLost, QUEUED, false, H::LocalError, Errno::ECONNABORTED),
-            (CloseReason::Stopped, SENDING, false, H::RemoteDropped, Errno::ENETDOWN),
+            (CloseReason::Stopped, SENDING, false, H::NetworkTimeout, Errno::ENETDOWN),
+            (CloseReason::Stopped, SENDING, true, H::RemoteDropped, Errno::ENETDOWN),
+            (CloseReason::Stopped, QUEUED, false, H::RemoteDropped, Errno::ENETDOWN),
         ];
         for (reason, flags, legacy, status, errno) in table {
             let got = reason.fault(flags, legacy);

@@ -241,3 +241,10 @@ fn ping_ends_what_a_router_has_announced_of_its_interface() {
 fn unannounced_recovery_leaves_the_health_that_others_record() {
     rounds::holds(Floor::Rdma, 3257601170648221183);
 }
+
+/// A request whose memory was on its way when its interface was removed arrived, and went again as a new one
+/// when the interface was back: its first copy counted as one that had not left.
+#[test]
+fn request_that_was_posted_when_its_interface_went_comes_once() {
+    rounds::holds(Floor::Rdma, 7493712254125227977);
+}
