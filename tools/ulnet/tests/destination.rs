@@ -72,7 +72,10 @@ fn directory_that_is_there_gets_a_copy_or_is_the_copy() {
     assert_eq!(ok(&stage, &["cat", "/b"]), "src/sub/b");
     let mode = |place: &str| ok(&stage, &["ls", "-ld", place]).chars().take(10).collect::<String>();
     assert_eq!((mode("/d/sub"), mode("/")), ("drwxr-xr-x".into(), "drwxr-xr-x".into()));
-    ok(&stage, &["cp", "-rpT", "./src/sub", "/d/sub"]);
+    // What gets a content stays what it is; what is the copy gets what its source has, also when it goes on.
+    ok(&stage, &["cp", "-r", "./src/sub/.", "/d/sub"]);
+    assert_eq!(mode("/d/sub"), "drwxr-xr-x");
+    ok(&stage, &["cp", "-rT", "--resume", "./src/sub", "/d/sub"]);
     assert_eq!(mode("/d/sub"), "drwx------");
     // Out.
     for words in [&["-r", "/d"][..], &["-rT", "/d"], &["-r", "/d/."]] {

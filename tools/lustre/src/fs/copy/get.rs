@@ -49,8 +49,12 @@ impl Copy<'_> {
                 }
             };
             let is_dir = node.kind() == FileKind::Dir;
+            let named = self.taken.as_name && is_dir && to.file_name().is_some();
             let is_itself = into && (self.taken.as_name || is_dir && is_nameless(&place.path));
-            let whereto = if is_itself { itself(to, is_dir) } else { destination(to, into, place) };
+            let whereto = match is_itself && !named {
+                true => itself(to, is_dir),
+                false => destination(to, into && !named, place),
+            };
             let whereto = whereto.and_then(|(dir, name)| {
                 // A second directory of a name is copied into the first one.
                 if !given.insert(name.clone()) && !is_dir {

@@ -202,6 +202,11 @@ fn is_nameless(path: &[u8]) -> bool {
     matches!(last_name(path), b"." | b"..")
 }
 
+/// Whether a place has a name in another directory; the root has none.
+fn has_name(path: &[u8]) -> bool {
+    !last_name(path).is_empty() && !is_nameless(path)
+}
+
 /// A file in parts of a request each.
 fn chunks(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut at = start;

@@ -15,7 +15,7 @@ use lustre_rt::visitor::{
 };
 
 use super::local::data_of;
-use super::{AT_A_TIME, Copy, IN_FLIGHT, SMALL, chunks, is_nameless};
+use super::{AT_A_TIME, Copy, IN_FLIGHT, SMALL, chunks, has_name, is_nameless};
 use crate::fs::goal::{Goal, Spot};
 use crate::fs::label::Label;
 use crate::fs::sentences::{local, towards, why};
@@ -115,6 +115,9 @@ impl Copy<'_> {
         match goal {
             Goal::Into { path: to, .. } if self.taken.as_name && !is_dir => {
                 bail!("destination '{to}': expected a name that no directory has")
+            }
+            Goal::Into { path, .. } if self.taken.as_name && has_name(path.bytes()) => {
+                Goal::Name(path.clone()).of(self.mount, b"", kind).await
             }
             Goal::Into { dir, path, .. } if self.taken.as_name || has_no_name => {
                 Ok(Spot { dir: Node::clone(dir), name: Vec::new(), path: path.clone() })
