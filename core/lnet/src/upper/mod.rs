@@ -309,7 +309,7 @@ impl Below<'_> {
             .unwrap_or_default()
     }
 
-    /// Exchanges the bytes of a span ([`Memory::exchange`](lnet_types::Memory::exchange)).
+    /// Exchanges the bytes of a span ([`Memory::exchange`]).
     ///
     /// # Errors
     /// They can't be exchanged; `bytes` come back.
