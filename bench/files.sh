@@ -32,9 +32,6 @@ clean() {
 }
 trap clean EXIT
 trap 'exit 1' INT TERM
-now() { date +%s.%N; }
-# since BEGIN: seconds from then on.
-since() { awk -v a="$1" -v b="$(now)" 'BEGIN { print b - a }'; }
 
 export ULNET_LUSTRE=127.0.0.1@tcp:/lfs
 lustre() { "$ULNET" lustre "$@" --port $((PORT + 1)); }
@@ -62,25 +59,8 @@ bulk() {
     note calls "$(jq '.rows[] | select(.what=="rate").per_second' <<<"$out")"
 }
 
-begin_server() {
-    local end=$((SECONDS + 30))
-    "$ULNET" serve --fs lfs "$dir/store" --osts 1 --listen 127.0.0.1@tcp --port $((PORT + 1)) >"$dir/log" & server=$!
-    until grep -qs 'MDT0000_UUID: serving' "$dir/log"; do
-        [ "$SECONDS" -lt "$end" ] || { echo "ulnet serve did not start" >&2; exit 1; }
-        sleep 0.05
-    done
-}
-
-# Files of 4 KiB, a hundred for each directory; and one that is large. No byte is a zero: no hole is left out.
-bytes() { head -c "$1" /dev/zero | tr '\0' "$2"; }
-mkdir -p "$dir/tree"
-bytes "$LARGE" x >"$dir/large"
+make_files "$dir" "$LARGE" "$FILES"
 size=$(stat -c %s "$dir/large")
-block=$(bytes 4096 y)
-for ((i = 0; i < FILES; i++)); do
-    ((i % 100)) || mkdir -p "$dir/tree/d$((i / 100))"
-    printf %s "$block" >"$dir/tree/d$((i / 100))/f$i"
-done
 mkdir "$dir/many"
 for ((i = 0; i < FILES; i++)); do : >"$dir/many/name-$i"; done
 
@@ -88,7 +68,7 @@ echo "machine: $(nproc) processors, Linux $(uname -r), load $(cut -d' ' -f1-3 /p
 echo "$("$ULNET" --version); $ROUNDS rounds; storage on $(stat -f -c %T "$dir")"
 for round in $(seq "$ROUNDS"); do
     bulk
-    begin_server
+    begin_files "$dir/log" "$dir/store" --osts 1 --listen 127.0.0.1@tcp --port $((PORT + 1))
     timed large_in cp "file:$dir/large" /large
     timed large_out cp /large "file:$dir/out"
     cmp "$dir/large" "$dir/out" || exit 1
@@ -106,7 +86,7 @@ for round in $(seq "$ROUNDS"); do
     begin=$(now)
     # The first line is the directory itself.
     { read -r _; read -r _; } < <(lustre find /many 2>/dev/null)
-    note find_first "$(awk -v a="$begin" -v b="$(now)" 'BEGIN { print (b - a) * 1000 }')"
+    note find_first "$(awk -v s="$(since "$begin")" 'BEGIN { print s * 1000 }')"
     kill "$server"; wait "$server" 2>/dev/null; server=
     rm -r "$dir/store"
     echo "round $round done, load $(cut -d' ' -f1-3 /proc/loadavg)" >&2

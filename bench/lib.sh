@@ -78,3 +78,31 @@ two_rails() {
     done
 }
 no_rails() { ip netns del "$1" 2>/dev/null; ip netns del "$2" 2>/dev/null; }
+
+now() { date +%s.%N; }
+# since BEGIN: seconds from then on.
+since() { awk -v a="$1" -v b="$(now)" 'BEGIN { print b - a }'; }
+
+# make_files DIR SIZE COUNT: DIR/large of that size, and DIR/tree with so many files of 4 KiB, a hundred for
+# each directory. No byte is a zero: no hole is left out.
+make_files() {
+    local i block
+    bytes() { head -c "$1" /dev/zero | tr '\0' "$2"; }
+    mkdir -p "$1/tree"
+    bytes "$2" x >"$1/large"
+    block=$(bytes 4096 y)
+    for ((i = 0; i < $3; i++)); do
+        ((i % 100)) || mkdir -p "$1/tree/d$((i / 100))"
+        printf %s "$block" >"$1/tree/d$((i / 100))/f$i"
+    done
+}
+
+# begin_files LOG WORDS…: a file system is served, with these words for `ulnet serve`; its process is $server.
+begin_files() {
+    local log=$1 end=$((SECONDS + 30)); shift
+    "$ULNET" serve --fs lfs "$@" >"$log" & server=$!
+    until grep -qs 'MDT0000_UUID: serving' "$log"; do
+        [ "$SECONDS" -lt "$end" ] || { echo "ulnet serve did not start" >&2; exit 1; }
+        sleep 0.05
+    done
+}

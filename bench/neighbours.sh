@@ -30,21 +30,19 @@ dir=$(mktemp -d "${DIR:-/dev/shm}/ulnet-neighbours-XXXXXX") || exit 2
 found=$dir/found
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' INT TERM
-now() { date +%s.%N; }
 
 # timed NAME WORDS…: seconds that a command takes.
 timed() {
     local name=$1 begin; shift
     begin=$(now)
     "$@" >/dev/null 2>"$dir/errors" || { echo "$*: it has failed" >&2; cat "$dir/errors" >&2; return 1; }
-    note "$name" "$(awk -v a="$begin" -v b="$(now)" 'BEGIN { print b - a }')"
+    note "$name" "$(since "$begin")"
 }
 
 export ULNET_LUSTRE=127.0.0.1@tcp:/lfs
 lustre() { "$ULNET" lustre "$@"; }
-mkdir -p "$dir/store" "$dir/ssh" "$dir/nfs" "$dir/tree" "$dir/keys"
-"$ULNET" serve --fs lfs "$dir/store" --osts 1 --listen 127.0.0.1@tcp >"$dir/log" &
-for _ in $(seq 600); do grep -qs 'MDT0000_UUID: serving' "$dir/log" && break; sleep 0.05; done
+mkdir -p "$dir/ssh" "$dir/nfs" "$dir/keys"
+begin_files "$dir/log" "$dir/store" --osts 1 --listen 127.0.0.1@tcp
 
 shell=
 if need rsync && need ssh && sshd=$(command -v sshd || ls /usr/sbin/sshd); then
@@ -78,15 +76,8 @@ if need nfs-cp && need ganesha.nfsd && need rpcbind; then
     sleep 4
 fi
 
-# Files of 4 KiB, a hundred for each directory; and one that is large. No byte is a zero: no hole is left out.
-bytes() { head -c "$1" /dev/zero | tr '\0' "$2"; }
-bytes "$LARGE" x >"$dir/large"
+make_files "$dir" "$LARGE" "$FILES"
 size=$(stat -c %s "$dir/large")
-block=$(bytes 4096 y)
-for ((i = 0; i < FILES; i++)); do
-    ((i % 100)) || mkdir -p "$dir/tree/d$((i / 100))"
-    printf %s "$block" >"$dir/tree/d$((i / 100))/f$i"
-done
 
 echo "machine: $(nproc) processors, Linux $(uname -r), load $(cut -d' ' -f1-3 /proc/loadavg)"
 echo "$("$ULNET" --version); $ROUNDS rounds; storage on $(stat -f -c %T "$dir")"
