@@ -70,11 +70,15 @@ pub struct Model {
     settled: Instant,
     /// See [`jams`].
     jams: bool,
+    /// How long an attempt is remembered.
+    remembered: Duration,
     /// Whether a node has discovered all rails of its peers and avoids those that fail.
     heals: bool,
 }
 
-/// Attempts end within so long, and what belongs to them has arrived by then; but see [`jams`].
+/// Attempts end within so long, and what belongs to them has arrived by then; but see [`jams`], and
+/// [`driver_limit`], which comes on top: a message whose end an adapter keeps to itself is read behind the
+/// end of its connection.
 const REMEMBERED: Duration = Duration::from_secs(120);
 /// Bits of an attempt's number that name the place of its exchange.
 const SLOT_MASK: u64 = 0xff_ffff;
@@ -85,8 +89,14 @@ impl Model {
         let mut touched = Spans::new();
         let mut removed = Spans::new();
         let mut last = Duration::ZERO;
+        let limit = driver_limit(scenario);
         for f in &scenario.faults {
-            let end = f.until.unwrap_or(f.at);
+            let after = match f.kind {
+                // Who was given none has them with the next message, or gives the connection up.
+                FaultKind::Credits(_) => limit,
+                _ => Duration::ZERO,
+            };
+            let end = f.until.unwrap_or(f.at) + after;
             last = last.max(end);
             let span = (Instant::ZERO + f.at, Instant::ZERO + end + TOUCHED_AFTER);
             for rail in rails(scenario, &f.kind) {
@@ -123,6 +133,7 @@ impl Model {
             met: BTreeSet::new(),
             settled,
             jams,
+            remembered: REMEMBERED + limit,
             heals: !blind && !off("discovery") && !off("health"),
         }
     }
@@ -256,6 +267,12 @@ impl Model {
     }
 }
 
+/// How long drivers try at most: so long a connection that does nothing may stay.
+fn driver_limit(scenario: &Scenario) -> Duration {
+    let limits = scenario.world.groups.iter().map(|g| g.settings().lnd_timeout());
+    limits.max().unwrap_or_default()
+}
+
 /// Whether there is a router that holds up what it forwards while it discovers the receiver anew
 /// (S-6), and with it, for want of credits, the answers to its own pings: after a fault that many have
 /// noticed it may be busy with that for minutes.
@@ -358,7 +375,7 @@ impl Observer for Model {
             }
             Seen::Sample => {
                 if !self.jams {
-                    self.attempts.retain(|_, a| a.begun + REMEMBERED > view.now);
+                    self.attempts.retain(|_, a| a.begun + self.remembered > view.now);
                 }
                 Ok(())
             }

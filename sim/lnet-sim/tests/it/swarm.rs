@@ -248,3 +248,17 @@ fn unannounced_recovery_leaves_the_health_that_others_record() {
 fn request_that_was_posted_when_its_interface_went_comes_once() {
     rounds::holds(Floor::Rdma, 7493712254125227977);
 }
+
+/// A request whose last message an adapter reported 154 s late, when its connection was given up, counted as
+/// one that had never been sent.
+#[test]
+fn request_is_known_as_long_as_a_driver_may_keep_it() {
+    rounds::holds(Floor::Rdma, 5607322734060859903);
+}
+
+/// A peer that had withheld credits has no message to bring them back with until its keepalive: the
+/// connection stands still until its driver's time limit, long after the fault.
+#[test]
+fn connection_without_credits_is_given_up_after_its_time_limit() {
+    rounds::holds(Floor::Rdma, 7452495513208870463);
+}
