@@ -92,8 +92,9 @@ impl Model {
         let limit = driver_limit(scenario);
         for f in &scenario.faults {
             let after = match f.kind {
-                // Who was given none has them with the next message, or gives the connection up.
-                FaultKind::Credits(_) => limit,
+                // A connection that lacks credits, or whose work has not been reported, may stand still until
+                // its driver gives it up.
+                FaultKind::Credits(_) | FaultKind::Completions { .. } => limit,
                 _ => Duration::ZERO,
             };
             let end = f.until.unwrap_or(f.at) + after;

@@ -256,9 +256,12 @@ fn request_is_known_as_long_as_a_driver_may_keep_it() {
     rounds::holds(Floor::Rdma, 5607322734060859903);
 }
 
-/// A peer that had withheld credits has no message to bring them back with until its keepalive: the
-/// connection stands still until its driver's time limit, long after the fault.
+/// A peer that had withheld credits has no message to bring them back with until its keepalive, and work whose
+/// completion was lost keeps its place: the connection stands still until its driver's time limit, long after
+/// the fault.
 #[test]
-fn connection_without_credits_is_given_up_after_its_time_limit() {
-    rounds::holds(Floor::Rdma, 7452495513208870463);
+fn connection_that_stands_still_is_given_up_after_its_time_limit() {
+    for seed in [7452495513208870463, 7136042875294554267] {
+        rounds::holds(Floor::Rdma, seed);
+    }
 }
