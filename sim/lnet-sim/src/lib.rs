@@ -67,8 +67,9 @@ pub use memory::{Body, Mem};
 pub use message::{MessageEvent, Messages};
 pub use observe::{AttemptId, BufferId, Observer, Seen, View, Violation, is_control};
 pub use paper::{
-    ARMS, Arm, CabinetEvent, CabinetSize, EVENTS, Proof, ProofEvent, SITE_HEAD, SiteRun,
-    SiteSecond, SpanRow, cabinets, not_rising, play_cabinets, prove, span_sweep, unmet,
+    ARMS, Arm, CabinetEvent, CabinetSize, EVENTS, OutageRow, Proof, ProofEvent, SITE_HEAD, SiteRun,
+    SiteSecond, SpanRow, cabinets, not_rising, outage_sweep, play_cabinets, prove, span_sweep,
+    unmet,
 };
 pub use paper::{
     Moment, PaperRow, Unit, paper_drivers, paper_locks, paper_routers, paper_rpc, paper_sweeps,

@@ -15,7 +15,8 @@ pub struct CabinetEvent {
     pub name: &'static str,
     /// The file of the scenario.
     pub file: &'static str,
-    text: &'static str,
+    /// Its text.
+    pub(super) text: &'static str,
     /// Messages are lost with a node: where callbacks are not sent again, clients are evicted.
     loses: bool,
     /// The fabric stands still.
@@ -201,9 +202,9 @@ impl CabinetSize {
     }
 }
 
-/// The text of an event with as many targets.
-fn text(event: &CabinetEvent, size: CabinetSize) -> Option<String> {
-    let (before, rest) = event.text.split_once("[[target]]")?;
+/// The text of a site with as many targets.
+fn with_targets(text: &str, size: CabinetSize) -> Option<String> {
+    let (before, rest) = text.split_once("[[target]]")?;
     let (_, after) = rest.split_once("[[client]]")?;
     let mut text = before.to_owned();
     // Those of one file system stand together, on servers of their own.
@@ -222,8 +223,17 @@ fn text(event: &CabinetEvent, size: CabinetSize) -> Option<String> {
 /// # Errors
 /// A text and an arm that do not fit; a test reads all.
 pub fn cabinets(event: &CabinetEvent, arm: &Arm, size: CabinetSize) -> Result<Scenario, String> {
-    let mut changes = arm
-        .changes
+    sized(event.file, event.text, arm.changes, size)
+}
+
+/// The scenario of a text with some values changed, at a size.
+pub(super) fn sized(
+    file: &str,
+    text: &str,
+    changes: &[(&str, &str)],
+    size: CabinetSize,
+) -> Result<Scenario, String> {
+    let mut changes = changes
         .iter()
         .map(|(place, value)| Change::new(place, value))
         .collect::<Result<Vec<_>, _>>()?;
@@ -241,8 +251,8 @@ pub fn cabinets(event: &CabinetEvent, arm: &Arm, size: CabinetSize) -> Result<Sc
         count("router", size.routers),
         count("server", size.all_servers()),
     ];
-    let text = text(event, size).ok_or("a text without targets")?;
-    parse_changed(event.file, &text, &counts, &changes).map_err(|e| e.to_string())
+    let text = with_targets(text, size).ok_or("a text without targets")?;
+    parse_changed(file, &text, &counts, &changes).map_err(|e| e.to_string())
 }
 
 /// Plays an event in an arm. Nothing else looks on.

@@ -1,13 +1,15 @@
 //! What the paper on time-outs of Lustre says, played: small worlds in virtual time, each with the one
 //! figure that it is there for. Held by tests; `ulnet sim paper` prints it.
 //!
-//! `cabinets.rs` has the whole site, `span.rs` how long clients of it need to reconnect, `site.rs` any site before and after an advice (`watch.rs` counts what
+//! `cabinets.rs` has the whole site, `span.rs` how long clients of it need to reconnect,
+//! `outages.rs` what outages at random moments cost it, `site.rs` any site before and after an advice (`watch.rs` counts what
 //! events cost both), `rpc.rs` the request layer, `locks.rs` locks and evictions (its worlds stand in
 //! `stage.rs`), `routers.rs` LNet alone, `drivers.rs` the drivers below it.
 
 mod cabinets;
 mod drivers;
 mod locks;
+mod outages;
 mod routers;
 mod rpc;
 mod site;
@@ -22,6 +24,7 @@ use core::time::Duration;
 pub use cabinets::{ARMS, Arm, CabinetEvent, CabinetSize, EVENTS, cabinets, play_cabinets, unmet};
 pub use drivers::paper_drivers;
 pub use locks::paper_locks;
+pub use outages::{OutageRow, outage_sweep};
 pub use routers::paper_routers;
 pub use rpc::paper_rpc;
 pub use site::{Proof, ProofEvent, prove};

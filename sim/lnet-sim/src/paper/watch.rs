@@ -41,6 +41,10 @@ pub struct SiteRun {
     pub dead_gone: Duration,
     /// The longest that I/O under a lock has taken, from the event on.
     pub stall: Duration,
+    /// What all of it has taken together.
+    pub io: Duration,
+    /// Locks that were refused or lost, and I/O that failed with them.
+    pub failed: usize,
     /// The longest that a program has waited for a lock; the locks of crashed clients are among them.
     pub lock_wait: Duration,
     /// From the beginning of the event until the last client had reconnected to its last target;
@@ -137,13 +141,16 @@ impl Notes {
             }
             LockSeen::Used { ask, .. } => {
                 let since = self.using.remove(&ask);
-                self.run.stall = self.run.stall.max(self.took(since, now));
+                let took = self.took(since, now);
+                self.run.stall = self.run.stall.max(took);
+                self.run.io += took;
             }
             LockSeen::Shrunk { .. } => {}
             LockSeen::Released { ask } => {
                 self.wanted.remove(&ask);
             }
             LockSeen::Lost { ask } | LockSeen::Refused { ask, .. } => {
+                self.run.failed += 1;
                 self.wanted.remove(&ask);
                 self.asked.remove(&ask);
                 self.using.remove(&ask);

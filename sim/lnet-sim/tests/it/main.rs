@@ -4,6 +4,7 @@
 
 mod bytes;
 mod cabinets;
+mod drivers;
 mod files;
 mod gni;
 mod hostile;

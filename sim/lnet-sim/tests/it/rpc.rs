@@ -406,3 +406,49 @@ fn calls_beside_a_client_that_floods_a_server_take_as_long_as_without_it() {
     println!("p99 alone {alone:?}, beside a flood {beside:?}");
     assert!(beside <= alone * 6 / 5, "{beside:?} against {alone:?}");
 }
+
+/// LNet's own time-outs are of messages; a request waits by the deadline of its layer.
+#[test]
+fn ug046_service_of_30_s_is_waited_for_though_a_message_has_5_s() {
+    let text = r#"
+name = "service of 30 s"
+duration = "200s"
+tunables = { transaction_timeout = 5, retry_count = 1 }
+[[net]]
+name = "tcp"
+latency = "100us"
+[[node]]
+name = "client"
+count = 2
+rails = ["tcp"]
+[[node]]
+name = "server"
+rails = ["tcp"]
+[[target]]
+name = "list-1"
+kind = "list"
+on = "server"
+[[client]]
+on = "client"
+[[workload]]
+kind = "rpc"
+from = "client"
+to = "list-1"
+window = 2
+think = "1s"
+until = "150s"
+[[fault]]
+at = "1s"
+for = "160s"
+kind = "handler_delay"
+target = "list-1"
+by = "30s"
+[bars]
+errors = 0
+rpc_longest_max = "31s"
+"#;
+    let scenario = lnet_scenario::parse("service", text).unwrap();
+    let summary = must_hold(&Arc::new(scenario), None).summary;
+    assert!(summary.completed >= 20, "{summary}");
+    assert_eq!((summary.response_timeouts, summary.resends), (0, 0), "{summary}");
+}

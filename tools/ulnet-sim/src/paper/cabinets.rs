@@ -11,8 +11,8 @@ use super::Text;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Options {
-    /// How many seeds each event of the nineteen cabinets is played with in each arm, and each site of
-    /// `span`, which has at least ten.
+    /// How many seeds each event of the nineteen cabinets is played with in each arm, and each site of `span`
+    /// and row of `outages`, which have at least ten.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) seeds: u64,
 

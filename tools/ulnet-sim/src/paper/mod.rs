@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lnet_sim::{
-    LossRow, PaperRow, SpanRow, Unit, loss_sweep, not_rising, paper_drivers, paper_locks,
-    paper_routers, paper_rpc, paper_sweeps, span_sweep,
+    LossRow, OutageRow, PaperRow, SpanRow, Unit, loss_sweep, not_rising, outage_sweep,
+    paper_drivers, paper_locks, paper_routers, paper_rpc, paper_sweeps, span_sweep,
 };
 use lustre_tuning::EnqueueMin;
 use lustre_tuning::log::Reader;
@@ -25,6 +25,8 @@ const CLIENTS: u32 = 10_000;
 
 /// Least seeds for each site of the sweep of spans: single plays differ by more than neighbours do.
 const SPAN_SEEDS: u64 = 10;
+/// Least worlds of random outages for each row.
+const OUTAGE_SEEDS: u64 = 10;
 
 /// Plays small worlds, each for one figure of the paper on time-outs of Lustre, and the site of the paper
 /// at a tenth of its size, and prints the table. Exit status 1: a figure is not what it must be.
@@ -60,6 +62,8 @@ enum Part {
     Loss,
     /// How long clients need to reconnect after quiesces, by clients, targets and file systems.
     Span,
+    /// Random outages, with what the paper recommends and with one value of that left out.
+    Outages,
     /// Nineteen cabinets in three events and four arms.
     Cabinets,
 }
@@ -137,6 +141,10 @@ impl Paper {
             text.gap();
             holds &= span(&mut text, self.cabinets.seeds.max(SPAN_SEEDS));
         }
+        if wanted(Part::Outages) {
+            text.gap();
+            holds &= outages(&mut text, self.cabinets.seeds.max(OUTAGE_SEEDS));
+        }
         let mut site = Vec::new();
         if wanted(Part::Cabinets) {
             text.gap();
@@ -168,6 +176,28 @@ fn span(text: &mut Text, seeds: u64) -> bool {
                 text.line(&format!("MISSED  with more {name} the span does not rise"));
             }
             flat.is_empty()
+        }
+        Err(why) => {
+            text.line(&why);
+            false
+        }
+    }
+}
+
+/// The sweep of random outages; whether what the paper recommends evicts no client.
+fn outages(text: &mut Text, seeds: u64) -> bool {
+    text.line(&format!(
+        "outages: {seeds} worlds of random outages of 5 to 100 s, with what the paper recommends"
+    ));
+    text.line(OutageRow::HEAD);
+    match outage_sweep(seeds, |row| text.line(&row.to_string())) {
+        Ok(rows) => {
+            let all = rows.first();
+            let holds = all.is_some_and(|row| row.evicted() == 0 && row.failed() == 0);
+            if !holds {
+                text.line("MISSED  with nothing left out clients are evicted, or locks fail");
+            }
+            holds
         }
         Err(why) => {
             text.line(&why);
