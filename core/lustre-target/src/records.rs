@@ -50,7 +50,7 @@ pub(crate) fn encode(record: &ReplyRecord) -> Vec<u8> {
     for version in record.pre_versions {
         out.extend_from_slice(&version.to_le_bytes());
     }
-    for buffer in &record.buffers {
+    for buffer in record.buffers.iter() {
         // Buffers of a reply are far below 4 GiB.
         out.extend_from_slice(&(buffer.len() as u32).to_le_bytes());
         out.extend_from_slice(buffer);
@@ -83,7 +83,7 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<ReplyRecord> {
     while !b.is_empty() {
         let len = u32::from_le_bytes(take(b)?) as usize;
         let (buffer, rest) = b.split_at_checked(len)?;
-        record.buffers.push(buffer.to_vec());
+        record.buffers.push(buffer);
         *b = rest;
     }
     Some(record)
@@ -274,7 +274,7 @@ mod tests {
                 tag,
                 status,
                 pre_versions,
-                buffers,
+                buffers: buffers.into_iter().collect(),
             },
         )
     }

@@ -14,6 +14,7 @@
 //! clients). `listing.rs` prints messages.
 
 pub mod body;
+mod buffers;
 pub mod checksum;
 pub mod connect;
 pub mod dir;
@@ -34,6 +35,7 @@ pub mod records;
 pub mod striping;
 
 pub use body::{Body, BodyFlags, MsgKind, OpFlags};
+pub use buffers::Buffers;
 pub use checksum::{Checksum, Sum};
 pub use connect::{ConnectData, ConnectFlags, ConnectFlags2};
 pub use error::WireError;

@@ -10,6 +10,7 @@ use lnet_types::ByteOrder;
 use smallvec::SmallVec;
 
 use crate::body::Body;
+use crate::buffers::Buffers;
 use crate::layout::{flags, layout, part, part_mut};
 use crate::{Layout, WireError};
 
@@ -100,7 +101,7 @@ const fn header_area(count: usize) -> usize {
     round8(HEADER_LEN + 4 * count)
 }
 
-const fn round8(n: usize) -> usize {
+pub(crate) const fn round8(n: usize) -> usize {
     n.saturating_add(7) & !7
 }
 
@@ -368,11 +369,7 @@ impl MsgBuilder {
 ///
 /// # Errors
 /// As [`MsgBuilder::build`].
-pub fn message<B: AsRef<[u8]>>(
-    header: &Header,
-    body: &Body,
-    buffers: &[B],
-) -> Result<Vec<u8>, WireError> {
+pub fn message(header: &Header, body: &Body, buffers: &Buffers) -> Result<Vec<u8>, WireError> {
     let mut out = vec![0; message_size(buffers)?];
     message_into(header, body, buffers, &mut out);
     Ok(out)
@@ -382,32 +379,37 @@ pub fn message<B: AsRef<[u8]>>(
 ///
 /// # Errors
 /// As [`message`].
-pub fn message_size<B: AsRef<[u8]>>(buffers: &[B]) -> Result<usize, WireError> {
-    let size = header_area(1 + buffers.len()).saturating_add(round8(Body::LEN));
-    let size = buffers.iter().fold(size, |size, b| size.saturating_add(round8(b.as_ref().len())));
-    check_sizes(1 + buffers.len(), size)?;
+pub fn message_size(buffers: &Buffers) -> Result<usize, WireError> {
+    let count = 1 + buffers.len();
+    let size = header_area(count) + round8(Body::LEN) + buffers.padded_len();
+    check_sizes(count, size)?;
     Ok(size)
 }
 
 /// Writes [`message`] to `out`, which has [`message_size`] bytes of any content; if it has fewer, so
 /// much of the message is left out.
-pub fn message_into<B: AsRef<[u8]>>(header: &Header, body: &Body, buffers: &[B], out: &mut [u8]) {
+pub fn message_into(header: &Header, body: &Body, buffers: &Buffers, out: &mut [u8]) {
     let order = ByteOrder::Little;
-    let lens: SmallVec<[u32; 12]> = core::iter::once(Body::LEN)
-        .chain(buffers.iter().map(|b| b.as_ref().len()))
-        .map(|len| u32::try_from(len).unwrap_or(u32::MAX))
-        .collect();
-    let area = header_area(lens.len());
-    write_header(order, header, &lens, out);
-    body.put(order, part_mut(out, area, Body::LEN));
-    let mut rest = out.get_mut(area + Body::LEN..).unwrap_or_default();
-    for buffer in buffers {
-        let buffer = buffer.as_ref();
-        let (to, after) = rest.split_at_mut(round8(buffer.len()).min(rest.len()));
-        let (bytes, pad) = to.split_at_mut(buffer.len().min(to.len()));
-        bytes.copy_from_slice(buffer.get(..bytes.len()).unwrap_or_default());
-        pad.fill(0);
-        rest = after;
+    let count = 1 + buffers.len();
+    let (front, rest) = out.split_at_mut(header_area(count).min(out.len()));
+    raw(header, count).put(order, front);
+    let mut lens = front.get_mut(HEADER_LEN..).unwrap_or_default().chunks_exact_mut(4);
+    let mut say = |len: usize| {
+        let word = lens.next().unwrap_or_default();
+        u32::try_from(len).unwrap_or(u32::MAX).put(order, word);
+    };
+    say(Body::LEN);
+    body.put(order, part_mut(rest, 0, Body::LEN));
+    let mut rest = rest.get_mut(round8(Body::LEN)..).unwrap_or_default();
+    for (len, buffer) in buffers.padded() {
+        say(len);
+        let (to, behind) = rest.split_at_mut(buffer.len().min(rest.len()));
+        to.copy_from_slice(buffer.get(..to.len()).unwrap_or_default());
+        rest = behind;
+    }
+    if count % 2 == 1 {
+        // The lengths end at a multiple of eight.
+        say(0);
     }
 }
 

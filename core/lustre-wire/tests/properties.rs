@@ -6,7 +6,8 @@ use lustre_wire::msg::{
     size,
 };
 use lustre_wire::{
-    Body, ConnectData, Header, HeaderFlags, Layout, Msg, MsgBuilder, MsgKind, Opcode, WireError,
+    Body, Buffers, ConnectData, Header, HeaderFlags, Layout, Msg, MsgBuilder, MsgKind, Opcode,
+    WireError,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -123,12 +124,55 @@ proptest! {
         let short = builder.build_into(&mut out[..packed.len() - 1]).is_err();
         prop_assert!(short);
         if order == ByteOrder::Little {
+            let buffers: Buffers = buffers.iter().collect();
             prop_assert_eq!(&message(&header, &body, &buffers).expect("fits"), &packed);
             // Memory of another message.
             let mut used = vec![0xEE; packed.len()];
             message_into(&header, &body, &buffers, &mut used);
             prop_assert_eq!(&used, &packed);
+            // Memory that is too short has the front of it.
+            let mut short = vec![0xEE; packed.len() - 9];
+            message_into(&header, &body, &buffers, &mut short);
+            prop_assert_eq!(&short[..], &packed[..short.len()]);
         }
+    }
+
+    #[test]
+    fn buffers_are_a_list_of_bytes(
+        mut list in vec(vec(any::<u8>(), 0..20), 0..6),
+        more in vec(vec(any::<u8>(), 0..20), 0..3),
+        (index, other) in (0usize..8, vec(any::<u8>(), 0..20)),
+    ) {
+        let mut buffers: Buffers = list.iter().collect();
+        let same = |buffers: &Buffers, list: &[Vec<u8>]| {
+            let bytes: Vec<&[u8]> = buffers.iter().collect();
+            bytes == list
+                && (0..9).all(|i| buffers.get(i) == list.get(i).map(Vec::as_slice))
+                && (buffers.len(), buffers.is_empty()) == (list.len(), list.is_empty())
+                && buffers.total() == list.iter().map(Vec::len).sum::<usize>()
+                && *buffers == list.iter().collect::<Buffers>()
+        };
+        prop_assert!(same(&buffers, &list), "{buffers:?}");
+        prop_assert_eq!(buffers.get_mut(index).map(|b| &*b), list.get(index).map(|b| &b[..]));
+        if let (Some(b), Some(l)) = (buffers.get_mut(index), list.get_mut(index)) {
+            b.fill(7);
+            l.fill(7);
+        }
+        prop_assert!(same(&buffers, &list), "{buffers:?}");
+        buffers.replace(index, &other);
+        if let Some(l) = list.get_mut(index) {
+            l.clone_from(&other);
+        }
+        prop_assert!(same(&buffers, &list), "{buffers:?}");
+        buffers.replace_last(b"last");
+        if let Some(last) = list.last_mut() {
+            *last = b"last".to_vec();
+        }
+        let buffers = buffers.and(&more.iter().collect()).layout(&1u32).text(&other).up_to(9);
+        list.extend(more);
+        list.extend([vec![1, 0, 0, 0], [&other[..], b"\0"].concat()]);
+        list.resize(list.len().max(9), Vec::new());
+        prop_assert!(same(&buffers, &list), "{buffers:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use lnet::upper::Below;
 use lnet::{Event as LnetEvent, Report};
 use lnet_types::{Errno, Instant, IoVec, Nid, Prng};
-use lustre_wire::ConnectData;
+use lustre_wire::{Buffers, ConnectData};
 
 use crate::client::{
     Call, Client, ClientStats, Direction, Explanation, ImportConfig, ImportState, ImportTunables,
@@ -417,14 +417,14 @@ impl<'b> Rpc<'_, 'b> {
     }
 
     /// The buffers of a call that is under way, or would be repeated to a server that has lost its effect.
-    pub fn buffers(&self, import: ImportId, call: CallId) -> Option<&[Vec<u8>]> {
+    pub fn buffers(&self, import: ImportId, call: CallId) -> Option<&Buffers> {
         self.ptlrpc.client.buffers(import, call)
     }
 
     /// Puts other buffers into a call, for its next sending or its replay: what it names has another
     /// number now (P-70). `false`: the call is neither under way nor repeated any more, or the
     /// buffers can't be packed.
-    pub fn amend(&mut self, import: ImportId, call: CallId, buffers: Vec<Vec<u8>>) -> bool {
+    pub fn amend(&mut self, import: ImportId, call: CallId, buffers: Buffers) -> bool {
         self.ptlrpc.client.amend(import, call, buffers)
     }
 

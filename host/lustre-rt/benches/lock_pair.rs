@@ -26,6 +26,7 @@ use lustre_rt::{
 };
 use lustre_target::lock::wire::resource_of;
 use lustre_target::{Commit, Lock, MemoryStore, Targets, start};
+use lustre_wire::Buffers;
 use lustre_wire::ldlm::{END_OF_FILE, LockFlags, Policy};
 use ptlrpc::{Config, Event, Tunables};
 
@@ -169,7 +170,7 @@ fn ask(n: usize) -> Ask {
     let whole = Policy::Extent { start: 0, end: END_OF_FILE, gid: 0 };
     let flags = LockFlags::NO_EXPANSION;
     let resource = resource_of(&name).unwrap();
-    Ask { flags, beside: vec![name.into_bytes()], ..Ask::new(resource, Mode::Ex, whole) }
+    Ask { flags, beside: Buffers::from([name]), ..Ask::new(resource, Mode::Ex, whole) }
 }
 
 struct Pair {
@@ -232,7 +233,7 @@ impl Pair {
         for _ in 0..n / window {
             for _ in 0..window {
                 self.client(|side, below| {
-                    side.ptlrpc.rpc(below).call(import, Call::new(EMPTY, Vec::new())).unwrap();
+                    side.ptlrpc.rpc(below).call(import, Call::new(EMPTY, Buffers::new())).unwrap();
                     side.drain(below);
                 });
             }

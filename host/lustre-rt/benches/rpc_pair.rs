@@ -19,8 +19,8 @@ use lnet::{Event as LnetEvent, NetTunables, Report};
 use lnet_rt::{NodeBuilder, SockConfig, Stack, TcpNi, Wait};
 use lnet_types::{Instant as Time, Net, Nid};
 use lustre_rt::{
-    Answer, Call, ConnectData, ConnectFlags, ConnectFlags2, ImportConfig, ImportKind, Opcode,
-    ServiceConfig, TargetConfig,
+    Answer, Buffers, Call, ConnectData, ConnectFlags, ConnectFlags2, ImportConfig, ImportKind,
+    Opcode, ServiceConfig, TargetConfig,
 };
 use ptlrpc::{Config, Event, ImportId, Ptlrpc};
 
@@ -171,7 +171,7 @@ impl Pair {
     /// So many calls, to their end.
     fn round(&mut self, n: usize) {
         for _ in 0..n {
-            self.client_call(Call::new(OPCODE, Vec::new()));
+            self.client_call(Call::new(OPCODE, Buffers::new()));
         }
         let mut ended = 0;
         while ended < n {

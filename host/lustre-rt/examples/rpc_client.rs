@@ -28,11 +28,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 0..blocks.parse::<u64>()? {
         let number = n.to_le_bytes().to_vec();
         let block: Vec<u8> = (0..1 << 20).map(|i: u64| (i % 251 + n) as u8).collect();
-        let mut call = Call::new(STORE, vec![number.clone()]);
-        call.reply_lens = vec![8];
+        let call = Call::new(STORE, Buffers::from([&number])).answered_by(&[8]);
         let (end, _) = import.call_with(call, Direction::Write, block.clone())?.blocking();
         assert_eq!(end?.msg()?.get::<u64>(1)?, 1, "block {n} is stored once");
-        let call = Call::new(FETCH, vec![number]);
+        let call = Call::new(FETCH, Buffers::from([number]));
         let (end, back) = import.call_with(call, Direction::Read, vec![0; 1 << 20])?.blocking();
         end?;
         assert!(back.is_some_and(|back| back[..] == block[..]), "block {n} comes back");

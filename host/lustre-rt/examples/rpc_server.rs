@@ -71,8 +71,8 @@ impl Kind for Shelf {
                 if let Some(old) = old {
                     changes.push(Change::Cut { data: DataId(u64_at(&old, 8)), from: 0 });
                 }
-                let answer =
-                    Answer { buffers: vec![times.to_le_bytes().into()], ..Default::default() };
+                let buffers = Buffers::from([times.to_le_bytes()]);
+                let answer = Answer { buffers, ..Default::default() };
                 cx.commit_data(&served, answer, changes, bytes, When::Committed);
                 return;
             }

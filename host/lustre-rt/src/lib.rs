@@ -21,7 +21,7 @@
 //!         let Some(by) = asked else { return rpc.refuse(served.id, lnet_rt::Errno::EPROTO) };
 //!         self.0 += by;
 //!         self.1 += 1;
-//!         let buffers = vec![self.0.to_le_bytes().to_vec()];
+//!         let buffers = Buffers::new().layout(&self.0);
 //!         rpc.reply(served.id, Answer { transno: self.1, buffers, ..Answer::default() });
 //!     }
 //! }
@@ -49,8 +49,7 @@
 //!     nids: vec!["127.86.0.1@tcp".parse::<Nid>()?],
 //!     wanted: offer,
 //! })?;
-//! let mut call = Call::new(ADD, vec![5u64.to_le_bytes().to_vec()]);
-//! call.reply_lens = vec![8];
+//! let call = Call::new(ADD, Buffers::new().layout(&5u64)).answered_by(&[8]);
 //! let (end, _) = import.call(call)?.blocking();
 //! assert_eq!(end?.msg()?.get::<u64>(1)?, 5);
 //! import.disconnect()?;
@@ -114,7 +113,7 @@ pub use lustre_target::{
 pub use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 pub use lustre_wire::fid::{Fid, ObjectId};
 pub use lustre_wire::opcode::OPCODES;
-pub use lustre_wire::{ImportKind, Opcode, Portal};
+pub use lustre_wire::{Buffers, ImportKind, Opcode, Portal};
 pub use ptlrpc::{
     Answer, Call, CallError, ClientStats, Direction, Estimate, EvictReason, Explanation, ExportId,
     ExportView, Histogram, ImportConfig, ImportId, ImportState, ImportView, Lose, LoseId, Losing,

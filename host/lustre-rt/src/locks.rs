@@ -16,9 +16,9 @@ use ldlm::client::{Ask, GoneReason, HoldId, LockClient, LockError, LockEvent};
 use lnet_rt::{Below, Nid, OpError};
 use lnet_types::ByteOrder;
 use lustre_target::lock::wire::{fence_of, resource_of};
-use lustre_wire::ImportKind;
 use lustre_wire::connect::{ConnectData, ConnectFlags};
 use lustre_wire::ldlm::{END_OF_FILE, LockFlags, Policy};
+use lustre_wire::{Buffers, ImportKind};
 use ptlrpc::{ImportConfig, ImportId, Ptlrpc};
 
 use crate::host::Host;
@@ -171,7 +171,7 @@ impl Enqueue {
         // What is asked for is what is needed: more would be called back more often.
         let mut flags = LockFlags::NO_EXPANSION;
         flags.set(LockFlags::SPECULATIVE, !self.waits);
-        let beside = vec![self.name.as_bytes().to_vec()];
+        let beside = Buffers::from([self.name.as_bytes()]);
         let limit = self.limit;
         Ok(Ask { flags, limit, beside, ..Ask::new(resource, self.mode, policy) })
     }

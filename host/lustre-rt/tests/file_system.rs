@@ -14,7 +14,7 @@ use lustre_rt::{
     Call, ConnectData, ConnectFlags, ConnectFlags2, Fid, ImportConfig, ImportKind, MGS_UUID, Mount,
     MountConfig, ObjClient, Opcode, RpcNode, Site, TargetSpec, wait,
 };
-use lustre_wire::Layout;
+use lustre_wire::Buffers;
 use lustre_wire::fid::{SeqOp, SeqRange};
 use lustre_wire::ldlm::{Intent, LockDesc, LockFlags, LockKind, LockMode, LockRequest};
 use lustre_wire::mds::{CreateRecord, Epoch, MdtBody, RecordHead, ReintOp, SetattrRecord};
@@ -82,12 +82,12 @@ fn make(bytes: &[u8]) {
         wanted: ConnectData { flags, flags2, ..ConnectData::default() },
     };
     let mdt = rpc.import(config).unwrap();
-    let call = |opcode, buffers, reply_lens| {
-        let call = Call { reply_lens, ..Call::new(opcode, buffers) };
+    let call = |opcode, buffers, lens: &[u32]| {
+        let call = Call::new(opcode, buffers).answered_by(lens);
         mdt.call(call).unwrap().blocking().0.unwrap()
     };
-    let buffers = vec![SeqOp::META.to_bytes(LITTLE), SeqRange::default().to_bytes(LITTLE)];
-    let reply = call(Opcode::SEQ_QUERY, buffers, vec![24]);
+    let buffers = Buffers::new().layout(&SeqOp::META).layout(&SeqRange::default());
+    let reply = call(Opcode::SEQ_QUERY, buffers, &[24]);
     let seq = reply.msg().unwrap().get::<SeqRange>(1).unwrap().start;
     let record = |opcode, fid1, oid, mode, flags_low| {
         let fid2 = Fid { seq, oid, ver: 0 };
@@ -95,25 +95,23 @@ fn make(bytes: &[u8]) {
         CreateRecord { head, mode, time: 1_795_000_000, flags_low, ..CreateRecord::default() }
     };
     let dir = record(ReintOp::CREATE, ROOT, 1, 0o040_755, 0);
-    let buffers = vec![dir.to_bytes(LITTLE), vec![], b"d\0".to_vec(), vec![], vec![]];
-    call(Opcode::MDS_REINT, buffers, vec![216, 0, 0]);
+    let buffers = Buffers::new().layout(&dir).bytes(b"").bytes(b"d\0").bytes(b"").bytes(b"");
+    call(Opcode::MDS_REINT, buffers, &[216, 0, 0]);
     let desc = LockDesc { kind: LockKind::IBITS, requested: LockMode::CR, ..LockDesc::default() };
     let lock = LockRequest::new(LockFlags::HAS_INTENT, 1, desc, &[1]);
     // For writing, to be made, with a layout.
     let open = record(ReintOp::OPEN, dir.head.fid2, 2, 0o100_640, 0x4000_0042);
     let (magic, stripe_size) = (Magic::V1, STRIPE as u32);
     let head = StripeHead { magic, stripe_size, stripe_count: 2, ..StripeHead::default() };
-    let mut buffers = vec![
-        lock.to_bytes(LITTLE),
-        (Intent::OPEN | Intent::CREAT).to_bytes(LITTLE),
-        open.to_bytes(LITTLE),
-        vec![],
-        vec![],
-        b"f\0".to_vec(),
-        head.to_bytes(LITTLE),
-    ];
-    buffers.resize(11, vec![]);
-    let reply = call(Opcode::LDLM_ENQUEUE, buffers, vec![112, 216, 4096, 0, 0, 0, 16]);
+    let buffers = Buffers::from([lock.to_bytes(LITTLE)])
+        .layout(&(Intent::OPEN | Intent::CREAT))
+        .layout(&open)
+        .bytes(b"")
+        .bytes(b"")
+        .bytes(b"f\0")
+        .layout(&head);
+    let buffers = buffers.up_to(11);
+    let reply = call(Opcode::LDLM_ENQUEUE, buffers, &[112, 216, 4096, 0, 0, 0, 16]);
     let msg = reply.msg().unwrap();
     let body: MdtBody = msg.get(2).unwrap();
     let Striping::Plain(stripes) = Striping::parse(msg.buffer(3).unwrap()).unwrap() else {
@@ -131,8 +129,8 @@ fn make(bytes: &[u8]) {
     let opcode = ReintOp::SETATTR;
     let times = SetattrRecord { opcode, fid: body.fid1, ..SetattrRecord::default() };
     let handle = Epoch { handle: body.open_handle };
-    let buffers = vec![handle.to_bytes(LITTLE), times.to_bytes(LITTLE), vec![]];
-    call(Opcode::MDS_CLOSE, buffers, vec![216, 0, 0, 0, 0]);
+    let buffers = Buffers::new().layout(&handle).layout(&times).bytes(b"");
+    call(Opcode::MDS_CLOSE, buffers, &[216, 0, 0, 0, 0]);
     mdt.disconnect().unwrap();
 }
 

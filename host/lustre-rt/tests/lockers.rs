@@ -13,6 +13,7 @@ use lustre_rt::{
     ServiceConfig, TargetSpec,
 };
 use lustre_target::lock::wire;
+use lustre_wire::Buffers;
 use lustre_wire::Layout as _;
 use lustre_wire::ldlm::{LockFlags, LockReply, LockRequest};
 
@@ -54,8 +55,9 @@ fn enqueue(import: &Import, name: &str, cookie: u64) -> (LockReply, Option<u64>)
     };
     let order = lnet_types::ByteOrder::Little;
     let request = LockRequest::new(LockFlags::empty(), 1, desc, &[cookie]).to_bytes(order);
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, vec![request, name.as_bytes().to_vec()]);
-    call.reply_lens = vec![LockReply::LEN as u32, 56];
+    let call =
+        Call::new(Opcode::LDLM_ENQUEUE, Buffers::new().bytes(request).bytes(name.as_bytes()))
+            .answered_by(&[LockReply::LEN as u32, 56]);
     let reply = import.call(call).unwrap().blocking().0.unwrap();
     let msg = reply.msg().unwrap();
     (msg.get(1).unwrap(), wire::fence_of(msg.order, msg.buffer(2).unwrap_or_default()))

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use lnet_rt::{Errno, Nid, NodeBuilder, NodeHandle, OpError, Span};
 use lustre_rt::{
-    Answer, Call, CallError, ConnectData, ConnectFlags, ConnectFlags2, Direction, Handler, Import,
-    ImportConfig, ImportKind, ImportState, Opcode, Past, Portal, Rpc, RpcError, RpcNode, Served,
-    ServedId, ServiceConfig, TargetConfig,
+    Answer, Buffers, Call, CallError, ConnectData, ConnectFlags, ConnectFlags2, Direction, Handler,
+    Import, ImportConfig, ImportKind, ImportState, Opcode, Past, Portal, Rpc, RpcError, RpcNode,
+    Served, ServedId, ServiceConfig, TargetConfig,
 };
 
 const STORE: Opcode = Opcode(20_000);
@@ -101,7 +101,7 @@ fn a_megabyte_goes_there_and_comes_back() {
     let (_node, served) = server("127.81.0.1", 7981);
     let (_client, import) = client("127.81.0.2", "127.81.0.1", 7981);
     let (missing, _) = import
-        .call_with(Call::new(FETCH, vec![]), Direction::Read, vec![0; LEN])
+        .call_with(Call::new(FETCH, Buffers::new()), Direction::Read, vec![0; LEN])
         .unwrap()
         .blocking();
     assert!(
@@ -110,12 +110,12 @@ fn a_megabyte_goes_there_and_comes_back() {
     );
     let text: Vec<u8> = (0..LEN).map(|i| (i % 251) as u8).collect();
     let (stored, buffer) = import
-        .call_with(Call::new(STORE, vec![]), Direction::Write, text.clone())
+        .call_with(Call::new(STORE, Buffers::new()), Direction::Write, text.clone())
         .unwrap()
         .blocking();
     assert_eq!((stored.unwrap().transno, buffer.unwrap().len()), (1, LEN));
     let (fetched, buffer) = import
-        .call_with(Call::new(FETCH, vec![]), Direction::Read, vec![0; LEN])
+        .call_with(Call::new(FETCH, Buffers::new()), Direction::Read, vec![0; LEN])
         .unwrap()
         .blocking();
     fetched.unwrap();
@@ -130,7 +130,7 @@ fn a_megabyte_goes_there_and_comes_back() {
 fn calls_to_a_server_that_dies_are_answered_by_its_next_life() {
     let (node, served) = server("127.82.0.1", 7982);
     let (_client, import) = client("127.82.0.2", "127.82.0.1", 7982);
-    let unknown = || import.call(Call::new(Opcode(20_002), vec![])).unwrap();
+    let unknown = || import.call(Call::new(Opcode(20_002), Buffers::new())).unwrap();
     let refused = |end: Result<_, RpcError>| {
         assert!(
             matches!(end, Err(RpcError::Call(CallError::Refused(Errno::EOPNOTSUPP)))),
@@ -158,7 +158,8 @@ fn a_call_that_cannot_begin_says_so_at_its_end_and_its_buffer_comes_back() {
     let (_client, import) = client("127.82.0.4", "127.82.0.3", 7983);
     let closed = import.clone();
     import.disconnect().unwrap();
-    let done = closed.call_with(Call::new(FETCH, vec![]), Direction::Read, vec![0; 8]).unwrap();
+    let done =
+        closed.call_with(Call::new(FETCH, Buffers::new()), Direction::Read, vec![0; 8]).unwrap();
     let (end, buffer) = done.blocking();
     assert!(matches!(end, Err(RpcError::Call(CallError::NoImport))), "{end:?}");
     assert_eq!(buffer.unwrap().len(), 8);
@@ -170,7 +171,7 @@ fn a_call_can_be_cancelled_before_the_node_has_begun_it() {
     // The node's thread is busy until both commands have reached it.
     let (go, wait) = std::sync::mpsc::channel();
     let held = node.call(move |_, _| wait.recv().unwrap());
-    let done = import.call(Call::new(FETCH, vec![])).unwrap();
+    let done = import.call(Call::new(FETCH, Buffers::new())).unwrap();
     let cancelled = std::thread::scope(|scope| {
         let cancel = scope.spawn(|| done.cancel());
         go.send(()).unwrap();
@@ -185,7 +186,8 @@ fn a_call_can_be_cancelled_before_the_node_has_begun_it() {
 #[test]
 fn waiting_for_a_call_on_the_nodes_own_thread_is_refused() {
     let (node, import) = client("127.82.0.7", "127.82.0.8", 7985);
-    let end = node.call(move |_, _| import.call(Call::new(FETCH, vec![])).unwrap().blocking().0);
+    let end =
+        node.call(move |_, _| import.call(Call::new(FETCH, Buffers::new())).unwrap().blocking().0);
     let end = end.blocking().unwrap();
     assert!(matches!(end, Err(RpcError::Node(OpError::WouldDeadlock))), "{end:?}");
 }

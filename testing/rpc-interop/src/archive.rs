@@ -657,7 +657,8 @@ impl Wire for &Archive {
             Moved::Read(room) => (Vec::new(), room as usize),
             Moved::Write(bytes) => (bytes, 0),
         };
-        let answer = self.answer_to(call.opcode, &call.buffers, &sent);
+        let ours: Vec<Vec<u8>> = call.buffers.iter().map(<[u8]>::to_vec).collect();
+        let answer = self.answer_to(call.opcode, &ours, &sent);
         answer.unwrap_or(unknown).end(&call, sent, room)
     }
 

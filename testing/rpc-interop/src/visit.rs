@@ -174,7 +174,8 @@ impl Wire for &Noted<'_> {
     fn connect(&self, _: &Self::Link) {}
 
     async fn call(&self, (target, kind): &Self::Link, call: Call, moved: Moved) -> End {
-        let (opcode, buffers) = (call.opcode, call.buffers.clone());
+        let opcode = call.opcode;
+        let buffers: Vec<Vec<u8>> = call.buffers.iter().map(<[u8]>::to_vec).collect();
         let before = self.archive.same().len();
         let end = match self.other(opcode, &buffers) {
             Some(answer) => answer.end(&call, Vec::new(), 0),

@@ -140,14 +140,14 @@ fn layout_intent(call: &Call) -> Option<LayoutIntent> {
     let buffers = &call.buffers;
     let intent = buffers.get(1).and_then(|bytes| Intent::parse(LITTLE, bytes).ok());
     let is = call.opcode == Opcode::LDLM_ENQUEUE && intent == Some(Intent::LAYOUT);
-    is.then(|| LayoutIntent::parse(LITTLE, &buffers[2]).unwrap())
+    is.then(|| LayoutIntent::parse(LITTLE, buffers.get(2).unwrap()).unwrap())
 }
 
 /// The range of the intent that was recorded.
 fn as_recorded(call: &mut Call) {
     if let Some(intent) = layout_intent(call) {
         let recorded = LayoutIntent { start: 4000, end: 104_000, ..intent };
-        call.buffers[2] = recorded.to_bytes(LITTLE);
+        call.buffers.replace(2, recorded.to_bytes(LITTLE));
     }
 }
 
@@ -160,7 +160,7 @@ fn c28_nodes_that_targets_have_moved_to_are_tried_first() {
         if call.opcode != Opcode::MGS_CONFIG_READ {
             return None;
         }
-        let asked = ConfigBody::parse(LITTLE, &call.buffers[0]).unwrap();
+        let asked = ConfigBody::parse(LITTLE, call.buffers.get(0).unwrap()).unwrap();
         let index = u32::try_from(asked.offset).unwrap();
         let head = TableEntryHead {
             version: asked.offset,
@@ -276,7 +276,8 @@ fn opened_with(
     call: &Call,
     change: impl FnOnce(Stripes) -> Striping,
 ) -> Option<End> {
-    let mut answer = archive.answer(call.opcode, &call.buffers)?;
+    let ours: Vec<Vec<u8>> = call.buffers.iter().map(<[u8]>::to_vec).collect();
+    let mut answer = archive.answer(call.opcode, &ours)?;
     let Ok(Striping::Plain(stripes)) = Striping::parse(&answer.buffers[2]) else {
         panic!("a plain layout")
     };
@@ -291,7 +292,7 @@ fn opened_with(
 /// Whether a call is for an object with the mark.
 fn is_old(call: &Call) -> bool {
     [Opcode::OST_READ, Opcode::OST_GETATTR].contains(&call.opcode)
-        && Obdo::parse(LITTLE, &call.buffers[0]).unwrap().id.oid & OLD != 0
+        && Obdo::parse(LITTLE, call.buffers.get(0).unwrap()).unwrap().id.oid & OLD != 0
 }
 
 /// The file as it was when it was opened: its first object is another one, which is gone by now.
@@ -308,9 +309,9 @@ fn moved(archive: &Archive, call: &mut Call) -> Option<End> {
     if call.opcode == Opcode::OST_READ {
         return Some(refused(Errno::ENOENT));
     }
-    let mut body = Obdo::parse(LITTLE, &call.buffers[0]).unwrap();
+    let mut body = Obdo::parse(LITTLE, call.buffers.get(0).unwrap()).unwrap();
     body.id.oid &= !OLD;
-    call.buffers[0] = body.to_bytes(LITTLE);
+    call.buffers.replace(0, body.to_bytes(LITTLE));
     None
 }
 
@@ -365,7 +366,7 @@ fn a_target_that_applies_the_mask_gets_permissions_as_they_are_although_it_was_n
     })
     .unwrap();
     let asked = wire.asked(Opcode::MDS_REINT);
-    let record = CreateRecord::parse(LITTLE, &asked[0].buffers[0]).unwrap();
+    let record = CreateRecord::parse(LITTLE, asked[0].buffers.get(0).unwrap()).unwrap();
     assert_eq!((record.mode & 0o7777, record.umask), (0o777, 0o22));
 }
 
@@ -458,8 +459,9 @@ fn c263_file_that_has_mirrors_when_it_is_opened_again_is_not_written() {
     assert_eq!(wire.asked(Opcode::OST_WRITE).len(), 0);
     let asked = wire.asked(Opcode::LDLM_ENQUEUE);
     let records = asked.iter().filter(|call| opens(call));
-    let records: Vec<_> =
-        records.map(|call| CreateRecord::parse(LITTLE, &call.buffers[2]).unwrap()).collect();
+    let records: Vec<_> = records
+        .map(|call| CreateRecord::parse(LITTLE, call.buffers.get(2).unwrap()).unwrap())
+        .collect();
     let [_, again] = &records[..] else { panic!("two opens: {records:?}") };
     // C-82.
     assert_eq!((again.flags_low, again.head.fid2), (0x80_0003, fid));

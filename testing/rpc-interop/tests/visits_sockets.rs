@@ -41,7 +41,8 @@ impl Handler for Recorded {
                 }
             }
         }
-        let answer = Answer { status: found.status, buffers: found.buffers, ..Answer::default() };
+        let buffers = found.buffers.into_iter().collect();
+        let answer = Answer { status: found.status, buffers, ..Answer::default() };
         if found.bulk.is_empty() {
             return rpc.reply(served.id, answer);
         }

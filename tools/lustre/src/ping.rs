@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use lnet_rt::{Errno, Nid, NodeHandle};
 use lustre_rt::{
-    Call, CallError, ConnectData, ConnectFlags, ConnectFlags2, Import, ImportConfig, ImportKind,
-    ImportState, ImportView, Opcode, Portal, RpcError, RpcNode,
+    Buffers, Call, CallError, ConnectData, ConnectFlags, ConnectFlags2, Import, ImportConfig,
+    ImportKind, ImportState, ImportView, Opcode, Portal, RpcError, RpcNode,
 };
 use serde_json::json;
 
@@ -153,7 +153,8 @@ fn ask(node: &NodeHandle, import: &Import, options: &Options) -> Result<()> {
     for _ in 0..options.count {
         let begun = Instant::now();
         let portals = Some((portal, reply));
-        let ping = Call { limit: Some(limit), portals, ..Call::new(Opcode::OBD_PING, Vec::new()) };
+        let ping =
+            Call { limit: Some(limit), portals, ..Call::new(Opcode::OBD_PING, Buffers::new()) };
         let (end, _) = import.call(ping)?.blocking();
         end.map_err(|e| anyhow!("{target} at {nid}, portal {}: ping: {}", portal.0, said(&e)))?;
         pings.push(begun.elapsed());

@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use lnet_types::Errno;
+use lustre_wire::Buffers;
 use lustre_wire::ldlm::{LockDesc, LockFlags, Policy, ResourceName};
 use ptlrpc::CallError;
 
@@ -63,7 +64,7 @@ pub struct Ask {
     pub limit: Option<Duration>,
     /// Buffers behind the lock request: what the server wants to know beside it, such as the name of
     /// the resource. A replay has them too.
-    pub beside: Vec<Vec<u8>>,
+    pub beside: Buffers,
 }
 
 impl Ask {
@@ -89,7 +90,7 @@ impl Ask {
             writes_back: false,
             glimpses: false,
             limit: None,
-            beside: Vec::new(),
+            beside: Buffers::new(),
         }
     }
 

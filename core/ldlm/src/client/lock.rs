@@ -1,6 +1,7 @@
 //! One lock of a client: where it stands, who holds it, what is known of it.
 
 use lnet_types::Instant;
+use lustre_wire::Buffers;
 use lustre_wire::ldlm::{InodeBits, LockDesc, LockFlags, Policy, ResourceName};
 use smallvec::SmallVec;
 
@@ -68,7 +69,7 @@ pub(super) struct Lock {
     pub(super) writes_back: bool,
     pub(super) glimpses: bool,
     /// Buffers behind each request for it.
-    pub(super) beside: Vec<Vec<u8>>,
+    pub(super) beside: Buffers,
     pub(super) asked_at: Instant,
     /// When its last hold went.
     pub(super) used_at: Instant,

@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use lnet_types::{Errno, Instant, Prng};
 use lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use lustre_wire::ldlm::{InodeBits, LockRequest, Lvb};
-use lustre_wire::{Layout as _, Opcode, Portal};
+use lustre_wire::{Buffers, Layout as _, Opcode, Portal};
 use ptlrpc::{
     Answer, CallId, Event, ImportId, ImportState, Rpc, Served, ServedId, ServiceConfig, Tunables,
 };
@@ -198,7 +198,7 @@ impl LockClient {
                 if lvb.len() == Lvb::LEN && !terms.contains(ConnectFlags::LVB_TYPE) {
                     lvb.truncate(Lvb::LEN_SHORT);
                 }
-                Answer { buffers: vec![lvb], ..Answer::default() }
+                Answer { buffers: Buffers::from([lvb]), ..Answer::default() }
             }
             None => Answer { status: callback::NO_LOCK_DATA, ..Answer::default() },
         };

@@ -6,7 +6,7 @@ use lustre_wire::ldlm::{
     LockDesc, LockFlags, LockReply, LockRequest, LockRequestHead, Policy, PolicyWords, ResourceName,
 };
 use lustre_wire::msg::size;
-use lustre_wire::{Body, Layout, Opcode};
+use lustre_wire::{Body, Buffers, Layout, Opcode};
 use ptlrpc::{Call, Reply};
 use smallvec::SmallVec;
 
@@ -48,18 +48,15 @@ pub(super) fn enqueue(
     desc: LockDesc,
     own: u64,
     early: &[u64],
-    beside: &[Vec<u8>],
+    beside: &Buffers,
     lvb_max: u32,
 ) -> Call {
     let mut handles: SmallVec<[u64; 2]> = SmallVec::from_slice(&[own]);
     handles.extend_from_slice(early);
     let count = u32::try_from(handles.len()).unwrap_or(1);
     let request = LockRequest::new(flags, count, desc, &handles);
-    let mut buffers = vec![request.to_bytes(LITTLE)];
-    buffers.extend_from_slice(beside);
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers);
-    call.reply_lens = vec![LockReply::LEN as u32, lvb_max];
-    call
+    let buffers = Buffers::from([request.to_bytes(LITTLE)]).and(beside);
+    Call::new(Opcode::LDLM_ENQUEUE, buffers).answered_by(&[LockReply::LEN as u32, lvb_max])
 }
 
 /// A cancel (L-13: the description is all zeros).
@@ -67,15 +64,14 @@ pub(super) fn cancel(cookies: &[u64]) -> Call {
     let count = u32::try_from(cookies.len()).unwrap_or(1);
     let head = LockRequestHead::get(LITTLE, &[0; LockRequestHead::LEN]);
     let request = LockRequest::new(LockFlags::empty(), count, head.desc, cookies);
-    Call::new(Opcode::LDLM_CANCEL, vec![request.to_bytes(LITTLE)])
+    Call::new(Opcode::LDLM_CANCEL, Buffers::from([request.to_bytes(LITTLE)]))
 }
 
 /// A conversion (L-45): the description has the bits to be kept.
 pub(super) fn convert(desc: LockDesc, remote: u64) -> Call {
     let request = LockRequest::new(LockFlags::empty(), 1, desc, &[remote]);
-    let mut call = Call::new(Opcode::LDLM_CONVERT, vec![request.to_bytes(LITTLE)]);
-    call.reply_lens = vec![LockReply::LEN as u32];
-    call
+    Call::new(Opcode::LDLM_CONVERT, Buffers::from([request.to_bytes(LITTLE)]))
+        .answered_by(&[LockReply::LEN as u32])
 }
 
 /// What a reply says.
@@ -147,11 +143,12 @@ mod tests {
     fn l43_a_cancel_request_has_about_four_hundred_cookies_and_fits() {
         assert_eq!(CANCELS_MAX, 409);
         let call = cancel(&[7; CANCELS_MAX]);
-        let len = size(&[Body::LEN as u32, call.buffers[0].len() as u32]);
+        let request = call.buffers.get(0).unwrap();
+        let len = size(&[Body::LEN as u32, request.len() as u32]);
         assert!(len <= CANCEL_BYTES, "{len}");
         // L-13: nothing is said of the lock.
-        assert!(call.buffers[0][8..88].iter().all(|b| *b == 0));
-        assert_eq!(call.buffers[0][4..8], 409u32.to_le_bytes());
+        assert!(request[8..88].iter().all(|b| *b == 0));
+        assert_eq!(request[4..8], 409u32.to_le_bytes());
     }
 
     #[test]

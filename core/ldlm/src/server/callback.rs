@@ -3,7 +3,7 @@
 use lnet_types::{ByteOrder, Errno};
 use lustre_wire::Opcode;
 use lustre_wire::ldlm::{LockFlags, LockRequest};
-use lustre_wire::{ConnectFlags, Layout as _};
+use lustre_wire::{Buffers, ConnectFlags, Layout as _};
 use ptlrpc::{Call, CallError, CallId, Reply, Rpc, ServedId};
 
 use super::{LockServer, export, holder};
@@ -64,13 +64,13 @@ impl LockServer {
         let handles = if opcode == Opcode::LDLM_GL_CALLBACK { &handles[..1] } else { &handles[..] };
         // The count of a callback is 0 (L-13).
         let request = LockRequest::new(callback.flags, 0, callback.desc, handles);
-        let mut buffers = vec![request.to_bytes(ByteOrder::Little)];
+        let mut buffers = Buffers::from([request.to_bytes(ByteOrder::Little)]);
         buffers.extend(value);
         let mut call = Call::new(opcode, buffers);
         call.modifies = false;
         call.limit = limited.then(|| self.space.callback_limit(callback.holder));
         if opcode == Opcode::LDLM_GL_CALLBACK {
-            call.reply_lens = vec![lustre_wire::ldlm::Lvb::LEN as u32];
+            call = call.answered_by(&[lustre_wire::ldlm::Lvb::LEN as u32]);
         }
         rpc.callback(export(callback.holder), call).ok()
     }

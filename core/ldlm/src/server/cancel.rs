@@ -1,8 +1,8 @@
 //! Cancels and conversions (L-42, L-45).
 
-use lnet_types::{ByteOrder, Errno};
+use lnet_types::Errno;
 use lustre_wire::ldlm::{InodeBits, LockDesc, LockFlags, LockKind, LockReply, LockRequest, Policy};
-use lustre_wire::{BodyFlags, Layout};
+use lustre_wire::{BodyFlags, Buffers};
 use ptlrpc::{Answer, Bounds, ExportId, Rpc, Served};
 
 use super::request::{cancelled, handle};
@@ -97,7 +97,7 @@ impl LockServer {
         desc.policy.start = bits.bits();
         let (flags, handle) = (LockFlags::empty(), if bare { named } else { lock.0 });
         let reply = LockReply { flags, desc, handle, ..LockReply::default() };
-        let buffers = vec![reply.to_bytes(ByteOrder::Little)];
+        let buffers = Buffers::new().layout(&reply);
         rpc.reply(served.id, Answer { status, buffers, ..Answer::default() });
     }
 }

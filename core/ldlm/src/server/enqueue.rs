@@ -1,8 +1,8 @@
 //! The steps of an enqueue (L-22): before the lock machine and behind it.
 
-use lnet_types::{ByteOrder, Errno};
+use lnet_types::Errno;
 use lustre_wire::ldlm::{Intent, LockFlags, LockReply};
-use lustre_wire::{BodyFlags, ConnectFlags, Layout};
+use lustre_wire::{BodyFlags, Buffers, ConnectFlags};
 use ptlrpc::{Answer, Rpc, Served};
 
 use super::request::{Request, early, handle};
@@ -107,11 +107,11 @@ impl LockServer {
         }
         let reply =
             LockReply { flags, desc: answer.desc, handle: answer.lock.0, ..LockReply::default() };
-        let mut buffers = vec![reply.to_bytes(ByteOrder::Little)];
+        let mut buffers = Buffers::new().layout(&reply);
         if !round.replay {
             let granted = answer.state == State::Granted;
             let held = self.space.value(&answer.desc.resource);
-            buffers.push(self.values.bytes(lock, &answer.desc, granted, held, round.short));
+            buffers.push(&self.values.bytes(lock, &answer.desc, granted, held, round.short));
         }
         self.tidy_values();
         rpc.reply(round.served, Answer { buffers, ..Answer::default() });

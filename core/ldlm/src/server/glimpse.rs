@@ -1,9 +1,8 @@
 //! Glimpses: the size of an object, from the clients that may know it better (L-34, L-35).
 
-use lnet_types::ByteOrder;
 use lnet_types::Errno;
 use lustre_wire::ldlm::{LockReply, Lvb};
-use lustre_wire::{Layout, Opcode};
+use lustre_wire::{Buffers, Opcode};
 use ptlrpc::{Answer, CallError, Reply, Rpc, Served, ServedId};
 
 use super::callback::Calling;
@@ -118,7 +117,7 @@ impl LockServer {
             Some(Value::Bytes(bytes)) => bytes.to_vec(),
             None => Vec::new(),
         };
-        let buffers = vec![reply.to_bytes(ByteOrder::Little), value];
+        let buffers = Buffers::new().layout(&reply).bytes(value);
         rpc.reply(served, Answer { status: ABORTED, buffers, ..Answer::default() });
     }
 }

@@ -3,8 +3,8 @@
 use ldlm::Mode;
 use ldlm::client::{Ask, HoldId, LockEvent, LockId};
 use lnet_types::Errno;
-use lustre_wire::Opcode;
 use lustre_wire::ldlm::{InodeBits, LockDesc, LockFlags, LockKind, LockReply, Policy};
+use lustre_wire::{Buffers, Opcode};
 use ptlrpc::{CallError, ImportId};
 
 use super::{Bench, OBJECT, request};
@@ -126,7 +126,7 @@ fn l45_a_conversion_upwards_of_another_mode_or_of_a_lock_that_is_gone_is_refused
             policy: part(keep).words(),
         };
         let lock = request(LockFlags::empty(), handle, desc);
-        let call = bench.call(a, Opcode::LDLM_CONVERT, vec![lock]);
+        let call = bench.call(a, Opcode::LDLM_CONVERT, Buffers::from([lock]));
         bench.ended(call).unwrap()
     };
     let refused = |errno| Err(CallError::Refused(errno));

@@ -3,8 +3,8 @@
 use ldlm::Mode;
 use ldlm::client::{Ask, GlimpseId, LockEvent};
 use lnet_types::ByteOrder;
-use lustre_wire::Opcode;
 use lustre_wire::ldlm::{Intent, LockDesc, LockFlags, LockKind, LockMode, LockReply, Lvb, Policy};
+use lustre_wire::{Buffers, Opcode};
 use ptlrpc::{CallId, ImportId};
 
 use super::{Bench, OBJECT, SIZE, request, whole};
@@ -22,7 +22,7 @@ pub(super) fn glimpse(bench: &mut Bench, import: ImportId, flags: LockFlags) -> 
     };
     let intent = Intent::GLIMPSE.bits().to_le_bytes().to_vec();
     let lock = request(flags | LockFlags::HAS_INTENT, 0xC11E_0001, desc);
-    bench.call(import, Opcode::LDLM_ENQUEUE, vec![lock, intent])
+    bench.call(import, Opcode::LDLM_ENQUEUE, Buffers::from([lock, intent]))
 }
 
 /// Status, flags and size in the reply to a glimpse; `None`: there is none yet.

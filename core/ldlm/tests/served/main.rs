@@ -18,7 +18,7 @@ use lnet::{Event as LnetEvent, Report};
 use lnet_types::{ByteOrder, Instant, Nid};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ldlm::{LockDesc, LockFlags, LockReply, LockRequest, Lvb, Policy, ResourceName};
-use lustre_wire::{ImportKind, Layout, Opcode, Portal};
+use lustre_wire::{Buffers, ImportKind, Layout, Opcode, Portal};
 use ptlrpc::world::World;
 use ptlrpc::{
     Call, CallError, CallId, Config, Event, EvictReason, ImportConfig, ImportId, Past, Ptlrpc,
@@ -256,10 +256,10 @@ impl Bench {
     }
 
     /// Sends a request of the test's own.
-    fn call(&mut self, import: ImportId, opcode: Opcode, buffers: Vec<Vec<u8>>) -> CallId {
-        let mut call = Call::new(opcode, buffers);
+    fn call(&mut self, import: ImportId, opcode: Opcode, buffers: Buffers) -> CallId {
+        let mut call =
+            Call::new(opcode, buffers).answered_by(&[LockReply::LEN as u32, Lvb::LEN as u32]);
         call.modifies = false;
-        call.reply_lens = vec![LockReply::LEN as u32, Lvb::LEN as u32];
         self.clients(|clients, below| clients.ptlrpc.rpc(below).call(import, call).unwrap())
     }
 

@@ -1,15 +1,14 @@
 //! Requests of a client that has locks (L-80 … L-92), and what their replies say.
 
-use lnet_types::{ByteOrder, IoVec};
+use lnet_types::IoVec;
 use lustre_wire::fid::{ObjectId, Valid};
 use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags};
-use lustre_wire::{Checksum, Layout, Opcode};
+use lustre_wire::{Buffers, Checksum, Layout, Opcode};
 use ptlrpc::{Bulk, Call, Direction, Reply};
 
 use super::FilePart;
 use super::grant::Account;
 
-const LITTLE: ByteOrder = ByteOrder::Little;
 /// Bytes of a piece of bulk data.
 const PIECE: u32 = 1 << 20;
 
@@ -41,9 +40,7 @@ fn named(id: ObjectId) -> Obdo {
 }
 
 fn object(opcode: Opcode, body: &Obdo) -> Call {
-    let mut call = Call::new(opcode, vec![body.to_bytes(LITTLE)]);
-    call.reply_lens = vec![Obdo::LEN as u32];
-    call
+    Call::new(opcode, Buffers::new().layout(body)).answered_by(&[Obdo::LEN as u32])
 }
 
 /// What an object has. No lock is taken for it: the client has one.
@@ -102,18 +99,9 @@ pub(super) fn data(data: &Data) -> Call {
     let max_brw = (data.brw.div_ceil(PIECE).next_power_of_two() - 1) << 16;
     let ioobj = IoObj { id: data.id, max_brw, count: 1 };
     let range = Niobuf { offset: data.offset, len: data.len, flags };
-    let buffers = vec![
-        body.to_bytes(LITTLE),
-        ioobj.to_bytes(LITTLE),
-        range.to_bytes(LITTLE),
-        Vec::new(),
-        Vec::new(),
-    ];
-    let mut call = Call::new(opcode, buffers);
-    call.reply_lens = match data.direction {
-        Direction::Write => vec![Obdo::LEN as u32, 4],
-        Direction::Read => vec![Obdo::LEN as u32, 0],
-    };
+    let buffers = Buffers::new().layout(&body).layout(&ioobj).layout(&range).bytes(b"").bytes(b"");
+    let result = if data.direction == Direction::Write { 4 } else { 0 };
+    let mut call = Call::new(opcode, buffers).answered_by(&[Obdo::LEN as u32, result]);
     call.bulk = Some(Bulk { direction: data.direction, memory: data.memory.clone() });
     call.retains_bulk = data.direction == Direction::Write;
     call
@@ -189,7 +177,7 @@ mod tests {
         };
         let body = |data_: &Data| {
             let call = data(data_);
-            Obdo::parse(LITTLE, &call.buffers[0]).unwrap()
+            Obdo::parse(lnet_types::ByteOrder::Little, call.buffers.get(0).unwrap()).unwrap()
         };
         let pays = Valid::UID | Valid::GID | Valid::PROJID;
         let named = Valid::FID | Valid::PARENT | Valid::OSTLAYOUT | pays;

@@ -404,9 +404,7 @@ impl<W: Wire> Visitor<W> {
         let mut call = ost::write(object, (at, len), terms, sum, again > 0, times);
         let (moved, mut kept) = match terms.inlines(len) {
             true => {
-                if let Some(inline) = call.buffers.last_mut() {
-                    inline.clone_from(&data);
-                }
+                call.buffers.replace_last(&data);
                 (Moved::Nothing, data)
             }
             false => (Moved::Write(data), Vec::new()),

@@ -6,10 +6,10 @@ use lustre_wire::ldlm::{
     LockRequest, Policy, ResourceName,
 };
 use lustre_wire::mds::{CreateRecord, Epoch, MdtBody, RecordHead, ReintOp, SetattrRecord};
-use lustre_wire::{Fid, Layout, Opcode};
+use lustre_wire::{Buffers, Fid, Layout, Opcode};
 use ptlrpc::{Call, CallId};
 
-use super::mdc::{Identity, LAYOUT_ROOM, LITTLE, named};
+use super::mdc::{Identity, LAYOUT_ROOM, LITTLE};
 
 /// Open flags, lower half (C-77).
 pub(super) const OPEN_READ: u32 = 0x1;
@@ -98,16 +98,16 @@ fn lock(desc: LockDesc, cookie: u64, flags: LockFlags) -> Vec<u8> {
 /// (C-258).
 pub(super) fn open(who: &Identity, open: Open<'_>) -> Call {
     let Open { dir, version, gids, opened, flags, cookie, now } = open;
-    let none = Fid::default();
+    let (none, empty) = (Fid::default(), &b""[..]);
     let (how, fid1, fid2, name) = match opened {
-        Opened::File(name) => (0, dir, none, named(name)),
-        Opened::Dir(fid) => (OPEN_BY_FID | OPEN_DIRECTORY, dir, fid, named(b"")),
-        Opened::Again(fid) => (OPEN_BY_FID, dir, fid, named(b"")),
-        Opened::Remote(fid) => (0, fid, dir, named(b"")),
+        Opened::File(name) => (0, dir, none, name),
+        Opened::Dir(fid) => (OPEN_BY_FID | OPEN_DIRECTORY, dir, fid, empty),
+        Opened::Again(fid) => (OPEN_BY_FID, dir, fid, empty),
+        Opened::Remote(fid) => (0, fid, dir, empty),
         Opened::New(new) => {
             let exclusive = if new.exclusive { OPEN_EXCLUSIVE } else { 0 };
             let layout = if new.layout.is_empty() { 0 } else { OPEN_HAS_LAYOUT };
-            (OPEN_CREATE | exclusive | layout, dir, new.fid, named(new.name))
+            (OPEN_CREATE | exclusive | layout, dir, new.fid, new.name)
         }
     };
     let (desc, intent, record) = match opened {
@@ -145,32 +145,41 @@ pub(super) fn open(who: &Identity, open: Open<'_>) -> Call {
         flags_low: flags | how,
         ..record
     };
-    let mut buffers = vec![
-        // A server may give a lock nevertheless (C-66).
-        lock(desc, cookie, LockFlags::INTENT_ONLY),
-        intent.to_bytes(LITTLE),
-        record.to_bytes(LITTLE),
-        Vec::new(),
-        Vec::new(),
-        name,
-    ];
-    if let Opened::New(new) = opened {
-        buffers.push(new.layout.to_vec());
-    }
-    buffers.resize(11, Vec::new());
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers);
+    // A server may give a lock nevertheless (C-66).
+    let buffers = Buffers::from([lock(desc, cookie, LockFlags::INTENT_ONLY)])
+        .layout(&intent)
+        .layout(&record)
+        .bytes(b"")
+        .bytes(b"")
+        .text(name)
+        .bytes(match opened {
+            Opened::New(new) => new.layout,
+            _ => b"",
+        })
+        .up_to(11);
+    let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers).answered_by(&[
+        112,
+        MdtBody::LEN as u32,
+        LAYOUT_ROOM,
+        0,
+        0,
+        0,
+        16,
+        0,
+        0,
+        0,
+    ]);
     call.modifies = true;
     call.keep = true;
-    call.reply_lens = vec![112, MdtBody::LEN as u32, LAYOUT_ROOM, 0, 0, 0, 16, 0, 0, 0];
     call
 }
 
 /// Ends an open. `record` says what has become of the file (C-102 … C-105).
 pub(super) fn close(handle: u64, record: &SetattrRecord, open: Option<CallId>) -> Call {
-    let buffers = vec![Epoch { handle }.to_bytes(LITTLE), record.to_bytes(LITTLE), Vec::new()];
-    let mut call = Call::new(Opcode::MDS_CLOSE, buffers);
+    let buffers = Buffers::new().layout(&Epoch { handle }).layout(record).bytes(b"");
+    let mut call =
+        Call::new(Opcode::MDS_CLOSE, buffers).answered_by(&[MdtBody::LEN as u32, 0, 0, 0, 0]);
     call.ends = open;
-    call.reply_lens = vec![MdtBody::LEN as u32, 0, 0, 0, 0];
     call
 }
 
@@ -191,16 +200,15 @@ pub(super) fn closed(who: &Identity, fid: Fid, gid: u32) -> SetattrRecord {
 pub(super) fn cancel(handles: &[u64]) -> Call {
     let count = u32::try_from(handles.len()).unwrap_or(u32::MAX);
     let request = LockRequest::new(LockFlags::empty(), count, LockDesc::default(), handles);
-    Call::new(Opcode::LDLM_CANCEL, vec![request.to_bytes(LITTLE)])
+    Call::new(Opcode::LDLM_CANCEL, Buffers::from([request.to_bytes(LITTLE)]))
 }
 
 /// Size and times of the part of a file that is on its metadata target, from those that know them
 /// (C-209).
 pub(super) fn glimpse(fid: Fid, cookie: u64) -> Call {
     let desc = ibits(fid, LockMode::PR, InodeBits::DOM);
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, vec![lock(desc, cookie, LockFlags::empty())]);
-    call.reply_lens = vec![112, 56];
-    call
+    Call::new(Opcode::LDLM_ENQUEUE, Buffers::from([lock(desc, cookie, LockFlags::empty())]))
+        .answered_by(&[112, 56])
 }
 
 /// Objects are made for a range of a file that is to be written, or with whose end it is to end; the layout
@@ -209,14 +217,11 @@ pub(super) fn glimpse(fid: Fid, cookie: u64) -> Call {
 pub(super) fn layout(fid: Fid, (start, end): (u64, u64), cookie: u64) -> Call {
     let desc = ibits(fid, LockMode::EX, InodeBits::LAYOUT);
     let wanted = LayoutIntent { opcode: LayoutOp::WRITE, flags: 0, start, end };
-    let buffers = vec![
-        lock(desc, cookie, LockFlags::empty()),
-        Intent::LAYOUT.to_bytes(LITTLE),
-        wanted.to_bytes(LITTLE),
-        Vec::new(),
-    ];
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers);
+    let buffers = Buffers::from([lock(desc, cookie, LockFlags::empty())])
+        .layout(&Intent::LAYOUT)
+        .layout(&wanted)
+        .bytes(b"");
+    let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers).answered_by(&[112, LAYOUT_ROOM]);
     call.modifies = true;
-    call.reply_lens = vec![112, LAYOUT_ROOM];
     call
 }

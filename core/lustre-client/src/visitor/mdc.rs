@@ -6,7 +6,7 @@ use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlag
 use lustre_wire::fid::{RangeKind, SeqOp, SeqRange, Valid};
 use lustre_wire::mds::MdtBody;
 use lustre_wire::ost::Statfs;
-use lustre_wire::{Fid, Layout, Opcode};
+use lustre_wire::{Buffers, Fid, Layout, Opcode};
 use ptlrpc::Call;
 
 pub(super) const LITTLE: ByteOrder = ByteOrder::Little;
@@ -138,16 +138,13 @@ pub(super) fn empty() -> MdtBody {
 /// The root of the file system, or of the part of it that this client may see (C-31).
 pub(super) fn root() -> Call {
     let body = empty();
-    let mut call = Call::new(Opcode::MDS_GET_ROOT, vec![body.to_bytes(LITTLE)]);
-    call.reply_lens = vec![MdtBody::LEN as u32, 0];
-    call
+    Call::new(Opcode::MDS_GET_ROOT, Buffers::new().layout(&body))
+        .answered_by(&[MdtBody::LEN as u32, 0])
 }
 
 /// The space of a metadata target.
 pub(super) fn statfs() -> Call {
-    let mut call = Call::new(Opcode::MDS_STATFS, Vec::new());
-    call.reply_lens = vec![Statfs::LEN as u32];
-    call
+    Call::new(Opcode::MDS_STATFS, Buffers::new()).answered_by(&[Statfs::LEN as u32])
 }
 
 /// What `ls -l` shows, and the layout of a file or directory (C-46).
@@ -173,34 +170,35 @@ const ATTRIBUTES: Valid = Valid::ID
     .union(Valid::PROJID)
     .union(Valid::BTIME);
 
-fn attributes_reply() -> Vec<u32> {
-    vec![MdtBody::LEN as u32, LAYOUT_ROOM, 0, 0, 0, 0]
-}
+/// Of a reply with attributes.
+const ATTRIBUTES_REPLY: [u32; 6] = [MdtBody::LEN as u32, LAYOUT_ROOM, 0, 0, 0, 0];
 
 /// Attributes and layout of a file, without a lock (C-56).
 pub(super) fn attributes(who: &Identity, fid: Fid, gid: u32) -> Call {
     let body = MdtBody { eadatasize: LAYOUT_ROOM, ..who.body(fid, gid, ATTRIBUTES) };
-    let mut call = Call::new(Opcode::MDS_GETATTR, vec![body.to_bytes(LITTLE), Vec::new()]);
-    call.reply_lens = attributes_reply();
-    call
+    Call::new(Opcode::MDS_GETATTR, Buffers::new().layout(&body).bytes(b""))
+        .answered_by(&ATTRIBUTES_REPLY)
 }
 
 /// Attributes and layout of a name in a directory, without a lock (C-57).
 pub(super) fn lookup(who: &Identity, dir: Fid, gid: u32, name: &[u8]) -> Call {
     let body = MdtBody { eadatasize: LAYOUT_ROOM, ..who.body(dir, gid, ATTRIBUTES) };
-    let buffers = vec![body.to_bytes(LITTLE), Vec::new(), named(name)];
-    let mut call = Call::new(Opcode::MDS_GETATTR_NAME, buffers);
-    call.reply_lens = attributes_reply();
-    call
+    let buffers = Buffers::new().layout(&body).bytes(b"").text(name);
+    Call::new(Opcode::MDS_GETATTR_NAME, buffers).answered_by(&ATTRIBUTES_REPLY)
 }
 
 /// The text of a symbolic link (C-242).
 pub(super) fn link_text(who: &Identity, fid: Fid) -> Call {
     let valid = Valid::ID | Valid::LINKNAME;
     let body = MdtBody { eadatasize: LINK_ROOM, ..who.body(fid, NO_GROUP, valid) };
-    let mut call = Call::new(Opcode::MDS_GETATTR, vec![body.to_bytes(LITTLE), Vec::new()]);
-    call.reply_lens = vec![MdtBody::LEN as u32, LINK_ROOM, 0, 0, 0, 0];
-    call
+    Call::new(Opcode::MDS_GETATTR, Buffers::new().layout(&body).bytes(b"")).answered_by(&[
+        MdtBody::LEN as u32,
+        LINK_ROOM,
+        0,
+        0,
+        0,
+        0,
+    ])
 }
 
 /// Pages of a directory from a hash on: at most `room` bytes, as bulk data (C-143).
@@ -211,35 +209,29 @@ pub(super) fn pages(who: &Identity, dir: Fid, hash: u64, room: u32) -> Call {
         nlink: room,
         ..who.body(dir, NO_GROUP, Valid::ID)
     };
-    let mut call = Call::new(Opcode::MDS_READPAGE, vec![body.to_bytes(LITTLE), Vec::new()]);
-    call.reply_lens = vec![MdtBody::LEN as u32];
-    call
+    Call::new(Opcode::MDS_READPAGE, Buffers::new().layout(&body).bytes(b""))
+        .answered_by(&[MdtBody::LEN as u32])
 }
 
 /// The metadata target of a sequence (C-41).
 pub(super) fn locate(seq: u64) -> Call {
     let range = SeqRange { start: seq, flags: RangeKind::MDT, ..SeqRange::default() };
-    let buffers = vec![SeqOp::LOOKUP.to_bytes(LITTLE), range.to_bytes(LITTLE)];
-    let mut call = Call::new(Opcode::FLD_QUERY, buffers);
-    call.reply_lens = vec![SeqRange::LEN as u32];
-    call
+    let buffers = Buffers::new().layout(&SeqOp::LOOKUP).layout(&range);
+    Call::new(Opcode::FLD_QUERY, buffers).answered_by(&[SeqRange::LEN as u32])
 }
 
 /// The place of a sequence of FIDs for new files, from the target that will have them (C-38).
 pub(super) fn sequence() -> Call {
-    let buffers = vec![SeqOp::META.to_bytes(LITTLE), SeqRange::default().to_bytes(LITTLE)];
-    let mut call = Call::new(Opcode::SEQ_QUERY, buffers);
-    call.reply_lens = vec![SeqRange::LEN as u32];
-    call
+    let buffers = Buffers::new().layout(&SeqOp::META).layout(&SeqRange::default());
+    Call::new(Opcode::SEQ_QUERY, buffers).answered_by(&[SeqRange::LEN as u32])
 }
 
 /// What was changed of a file, or all of a target, is committed (C-230).
 pub(super) fn sync(who: &Identity, fid: Fid) -> Call {
     let valid = if fid == Fid::default() { Valid::empty() } else { Valid::ID };
     let body = who.body(fid, NO_GROUP, valid);
-    let mut call = Call::new(Opcode::MDS_SYNC, vec![body.to_bytes(LITTLE), Vec::new()]);
-    call.reply_lens = vec![MdtBody::LEN as u32];
-    call
+    Call::new(Opcode::MDS_SYNC, Buffers::new().layout(&body).bytes(b""))
+        .answered_by(&[MdtBody::LEN as u32])
 }
 
 /// The value of an extended attribute, or the names of all; `room` of 0 asks for the length alone
@@ -247,32 +239,27 @@ pub(super) fn sync(who: &Identity, fid: Fid) -> Call {
 pub(super) fn xattr(who: &Identity, fid: Fid, name: Option<&[u8]>, room: u32) -> Call {
     let valid = if name.is_some() { Valid::XATTR } else { Valid::XATTRLS };
     let body = MdtBody { eadatasize: room, ..who.body(fid, NO_GROUP, valid | Valid::ID) };
-    let buffers = vec![
-        body.to_bytes(LITTLE),
-        Vec::new(),
-        name.map(named).unwrap_or_default(),
-        Vec::new(),
-        Vec::new(),
-    ];
-    let mut call = Call::new(Opcode::MDS_GETXATTR, buffers);
-    call.reply_lens = vec![MdtBody::LEN as u32, room];
-    call
+    let buffers = Buffers::new()
+        .layout(&body)
+        .bytes(b"")
+        .bytes(&name.map(named).unwrap_or_default())
+        .bytes(b"")
+        .bytes(b"");
+    Call::new(Opcode::MDS_GETXATTR, buffers).answered_by(&[MdtBody::LEN as u32, room])
 }
 
 /// The default layout that files in a directory get (C-100).
 pub(super) fn default_layout(who: &Identity, dir: Fid) -> Call {
     let valid = Valid::ID | Valid::EASIZE | Valid::DIREA;
     let body = MdtBody { eadatasize: LAYOUT_ROOM, ..who.body(dir, NO_GROUP, valid) };
-    let mut call = Call::new(Opcode::MDS_GETATTR, vec![body.to_bytes(LITTLE), Vec::new()]);
-    call.reply_lens = attributes_reply();
-    call
+    Call::new(Opcode::MDS_GETATTR, Buffers::new().layout(&body).bytes(b""))
+        .answered_by(&ATTRIBUTES_REPLY)
 }
 
 /// The default layout that directories in a directory get (C-155, C-285).
 pub(super) fn default_dir_layout(who: &Identity, dir: Fid) -> Call {
     let valid = Valid::ID | Valid::EASIZE | Valid::DIREA | Valid::DEFAULT_MEA;
     let body = MdtBody { eadatasize: LAYOUT_ROOM, ..who.body(dir, NO_GROUP, valid) };
-    let mut call = Call::new(Opcode::MDS_GETATTR, vec![body.to_bytes(LITTLE), Vec::new()]);
-    call.reply_lens = attributes_reply();
-    call
+    Call::new(Opcode::MDS_GETATTR, Buffers::new().layout(&body).bytes(b""))
+        .answered_by(&ATTRIBUTES_REPLY)
 }

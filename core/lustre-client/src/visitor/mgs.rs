@@ -1,10 +1,10 @@
 //! The configuration of a file system, read from its management server (C-13 … C-19). No lock is taken:
 //! a visit follows no changes. `table.rs` reads where targets are.
 
-use lnet_types::{ByteOrder, Errno};
+use lnet_types::Errno;
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::llog::{BLOCK_LEN, LlogdBody, LogHeader, LogRecords};
-use lustre_wire::{Layout, Opcode};
+use lustre_wire::{Buffers, Layout, Opcode};
 use ptlrpc::Call;
 
 use super::config::{Config, ConfigError, Targets};
@@ -30,15 +30,12 @@ pub(super) fn wanted() -> ConnectData {
 const PLAIN: u32 = 0x4;
 
 fn call(opcode: Opcode, place: &LlogdBody, name: Option<&str>, reply: &[u32]) -> Call {
-    let mut buffers = vec![place.to_bytes(ByteOrder::Little)];
+    let mut buffers = Buffers::new().layout(place);
     if let Some(name) = name {
         // Kernel nodes put an empty body behind it.
-        buffers.push([name.as_bytes(), b"\0"].concat());
-        buffers.push(super::mdc::empty().to_bytes(ByteOrder::Little));
+        buffers = buffers.text(name.as_bytes()).layout(&super::mdc::empty());
     }
-    let mut call = Call::new(opcode, buffers);
-    call.reply_lens = reply.to_vec();
-    call
+    Call::new(opcode, buffers).answered_by(reply)
 }
 
 /// The targets of a file system.

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use lnet_types::ByteOrder;
-use lustre_wire::Layout;
 use lustre_wire::ldlm::{LockFlags, LockRequestHead};
 use lustre_wire::mds::{CreateRecord, Epoch, MdtBody};
+use lustre_wire::{Buffers, Layout};
 use ptlrpc::{CallError, CallId, ImportId, Reply, Rpc};
 
 const LITTLE: ByteOrder = ByteOrder::Little;
@@ -43,22 +43,20 @@ fn handle_of(reply: &Reply) -> Option<u64> {
 
 /// What an open that was answered in this way says when it is repeated: the intent alone, the file that
 /// was opened by its FID, the handle, the layout.
-fn repeated(reply: &Reply, buffers: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+fn repeated(reply: &Reply, buffers: &Buffers) -> Option<Buffers> {
     let msg = reply.msg().ok()?;
     let body: MdtBody = msg.get(2).ok()?;
     let layout = msg.buffer(3).unwrap_or_default();
     let layout = layout.get(..body.eadatasize as usize).unwrap_or(layout);
-    let mut buffers = buffers.to_vec();
-    let lock = buffers.first_mut()?;
+    let mut buffers = buffers.clone();
+    let lock = buffers.get_mut(0)?;
     let head = LockRequestHead::parse(LITTLE, lock).ok()?;
     LockRequestHead { flags: head.flags | LockFlags::INTENT_ONLY, ..head }.put(LITTLE, lock);
     let record = buffers.get_mut(2)?;
     let mut opened = CreateRecord::parse(LITTLE, record).ok()?;
     (opened.old_handle, opened.head.fid2) = (body.open_handle, body.fid1);
     opened.put(LITTLE, record);
-    if let Some(wanted) = buffers.get_mut(6) {
-        *wanted = layout.to_vec();
-    }
+    buffers.replace(6, layout);
     Some(buffers)
 }
 
@@ -90,9 +88,9 @@ impl Opens {
     }
 
     /// A call that ends an open is about to begin: it names the handle that the file has now.
-    pub fn end(&self, import: ImportId, open: CallId, buffers: &mut [Vec<u8>]) {
-        if let (Some(handle), Some(epoch)) = (self.handle(import, open), buffers.first_mut()) {
-            *epoch = Epoch { handle }.to_bytes(LITTLE);
+    pub fn end(&self, import: ImportId, open: CallId, buffers: &mut Buffers) {
+        if let (Some(handle), Some(epoch)) = (self.handle(import, open), buffers.get_mut(0)) {
+            Epoch { handle }.put(LITTLE, epoch);
         }
     }
 
@@ -139,9 +137,9 @@ impl Opens {
         let Some(handle) = result.as_ref().ok().and_then(handle_of) else { return };
         file.handle = handle;
         let Some(close) = file.close else { return };
-        let Some(mut buffers) = rpc.buffers(import, close).map(<[_]>::to_vec) else { return };
-        if let Some(epoch) = buffers.first_mut() {
-            *epoch = Epoch { handle }.to_bytes(LITTLE);
+        let Some(mut buffers) = rpc.buffers(import, close).cloned() else { return };
+        if let Some(epoch) = buffers.get_mut(0) {
+            Epoch { handle }.put(LITTLE, epoch);
         }
         rpc.amend(import, close, buffers);
     }

@@ -1,16 +1,14 @@
 //! Requests to holders of data: sizes, times, bytes, under the server's own locks (C-205 … C-212).
 //! Object targets are such, and metadata targets for the data that they have themselves (C-220). Pure.
 
-use lnet_types::ByteOrder;
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::fid::{ObjectId, Valid};
 use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags, Statfs, StripeInfo};
-use lustre_wire::{Checksum, Fid, Layout, Opcode};
+use lustre_wire::{Buffers, Checksum, Fid, Layout, Opcode};
 use ptlrpc::Call;
 
 use crate::osc::Payer;
 
-const LITTLE: ByteOrder = ByteOrder::Little;
 /// Bytes of a piece of bulk data.
 const PIECE: u32 = 1 << 20;
 /// Most bytes of a data request, and those towards a target that names no limit.
@@ -119,18 +117,14 @@ fn named(id: ObjectId) -> Obdo {
 }
 
 fn object(opcode: Opcode, body: &Obdo) -> Call {
-    let mut call = Call::new(opcode, vec![body.to_bytes(LITTLE), Vec::new()]);
-    call.reply_lens = vec![Obdo::LEN as u32];
-    call
+    Call::new(opcode, Buffers::new().layout(body).bytes(b"")).answered_by(&[Obdo::LEN as u32])
 }
 
 /// Size and times of an object. The server takes the lock, so that writers write back (C-208).
 pub(super) fn attributes(id: ObjectId) -> Call {
     let mut body = Obdo { flags: ObdoFlags::SRVLOCK, ..named(id) };
     body.valid |= Valid::FLAGS;
-    let mut call = Call::new(Opcode::OST_GETATTR, vec![body.to_bytes(LITTLE)]);
-    call.reply_lens = vec![Obdo::LEN as u32];
-    call
+    Call::new(Opcode::OST_GETATTR, Buffers::new().layout(&body)).answered_by(&[Obdo::LEN as u32])
 }
 
 /// Times of an object: of the last change, and those that a user has set (C-120).
@@ -178,14 +172,12 @@ pub(super) fn sync_all() -> Call {
 
 /// Nothing, but that the target is there.
 pub(super) fn ping() -> Call {
-    Call::new(Opcode::OBD_PING, Vec::new())
+    Call::new(Opcode::OBD_PING, Buffers::new())
 }
 
 /// The space of an object target.
 pub(super) fn statfs() -> Call {
-    let mut call = Call::new(Opcode::OST_STATFS, Vec::new());
-    call.reply_lens = vec![Statfs::LEN as u32];
-    call
+    Call::new(Opcode::OST_STATFS, Buffers::new()).answered_by(&[Statfs::LEN as u32])
 }
 
 fn data(
@@ -202,13 +194,7 @@ fn data(
     let mut flags = flags | commit | NiobufFlags::NOCACHE | NiobufFlags::SRVLOCK;
     flags.set(NiobufFlags::SYS_RESOURCE, terms.privileged);
     let range = Niobuf { offset, len, flags };
-    let buffers = vec![
-        body.to_bytes(LITTLE),
-        ioobj.to_bytes(LITTLE),
-        range.to_bytes(LITTLE),
-        Vec::new(),
-        Vec::new(),
-    ];
+    let buffers = Buffers::new().layout(&body).layout(&ioobj).layout(&range).bytes(b"").bytes(b"");
     Call::new(opcode, buffers)
 }
 
@@ -221,10 +207,9 @@ pub(super) fn read(id: ObjectId, range: (u64, u32), terms: &Terms, again: bool) 
         body.flags = body.flags.with_checksum(kind.number());
         body.valid |= Valid::CKSUM;
     }
-    let mut call = data(Opcode::OST_READ, body, terms, range, NiobufFlags::READ);
     let inline = if terms.inlines(range.1) { range.1 } else { 0 };
-    call.reply_lens = vec![Obdo::LEN as u32, inline];
-    call
+    data(Opcode::OST_READ, body, terms, range, NiobufFlags::READ)
+        .answered_by(&[Obdo::LEN as u32, inline])
 }
 
 /// Writes to an object. The data is committed before the reply, so that nothing is to be kept for a
@@ -248,8 +233,8 @@ pub(super) fn write(
         body.valid |= Valid::CKSUM;
         body.nlink = sum;
     }
-    let mut call = data(Opcode::OST_WRITE, body, terms, range, NiobufFlags::WRITE);
-    call.reply_lens = vec![Obdo::LEN as u32, 4];
+    let mut call = data(Opcode::OST_WRITE, body, terms, range, NiobufFlags::WRITE)
+        .answered_by(&[Obdo::LEN as u32, 4]);
     // An eviction counts it, also by a target to which nothing is repeated.
     call.retains_bulk = terms.later && terms.inlines(range.1);
     call

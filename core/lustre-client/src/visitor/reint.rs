@@ -5,14 +5,14 @@ use lustre_wire::mds::{
     CreateRecord, MdtBody, NameRecord, RecordHead, ReintOp, SetattrRecord, SetxattrRecord,
 };
 use lustre_wire::opcode::RENAME;
-use lustre_wire::{Fid, Layout, Opcode};
+use lustre_wire::{Buffers, Fid, Layout, Opcode};
 use ptlrpc::Call;
 
 use super::intent::OPEN_CREATE;
-use super::mdc::{Identity, LAYOUT_ROOM, LITTLE, NO_GROUP, named};
+use super::mdc::{Identity, LAYOUT_ROOM, NO_GROUP};
 
 /// Early cancels: none (C-122).
-const NO_CANCELS: usize = 104;
+const NO_CANCELS: [u8; 104] = [0; 104];
 /// A directory whose layout is wanted in the reply, upper half of the open flags (C-115).
 const WANTS_LAYOUT: u32 = 0x40;
 /// Default layouts of directories are understood, upper half of the open flags (C-77).
@@ -25,6 +25,8 @@ const BY_DEFAULT: u32 = 0x100_0000;
 const RENAME_AGAIN: u32 = 0x400_0000;
 /// Kind of a directory in a mode.
 const DIRECTORY: u32 = 0o040_000;
+
+const BODY: u32 = MdtBody::LEN as u32;
 
 /// A place for a name: a directory, or the stripe of it that has the name, and its group.
 #[derive(Clone, Copy, Debug)]
@@ -74,21 +76,12 @@ fn head(who: &Identity, opcode: ReintOp, gids: (u32, u32), fid1: Fid, fid2: Fid)
     }
 }
 
-fn call(record: Vec<u8>, rest: Vec<Vec<u8>>, reply: &[u32]) -> Call {
-    let mut buffers = vec![record, Vec::new()];
-    buffers.extend(rest);
-    let mut call = Call::new(Opcode::MDS_REINT, buffers);
+/// A record, and the buffers that each has behind it; `reply`: as [`Call::answered_by`].
+fn call<T: Layout>(record: &T, rest: Buffers, reply: &[u32]) -> Call {
+    let buffers = Buffers::new().layout(record).bytes(b"").and(&rest);
+    let mut call = Call::new(Opcode::MDS_REINT, buffers).answered_by(reply);
     call.modifies = true;
-    call.reply_lens = [&[MdtBody::LEN as u32], reply].concat();
     call
-}
-
-fn none() -> Vec<u8> {
-    Vec::new()
-}
-
-fn no_cancels() -> Vec<u8> {
-    vec![0; NO_CANCELS]
 }
 
 /// Makes a directory, a link, a device or a pipe (C-124, C-127, C-128).
@@ -115,10 +108,11 @@ pub(super) fn create(who: &Identity, dir: Parent, new: New<'_>, now: i64) -> Cal
         umask,
         ..CreateRecord::default()
     };
-    let data = if mode & 0o170_000 == 0o120_000 { named(data) } else { data.to_vec() };
-    let rest = vec![named(name), data, no_cancels(), none(), none(), none(), none()];
+    let rest = Buffers::new().text(name);
+    let rest = if mode & 0o170_000 == 0o120_000 { rest.text(data) } else { rest.bytes(data) };
+    let rest = rest.bytes(&NO_CANCELS).up_to(7);
     let room = if is_dir { LAYOUT_ROOM } else { 0 };
-    call(record.to_bytes(LITTLE), rest, &[0, room])
+    call(&record, rest, &[BODY, 0, room])
 }
 
 /// Gives a file one more name (C-129).
@@ -132,8 +126,8 @@ pub(super) fn link(
     let gids = (who.group(gid), who.group(dir.gid));
     let head = head(who, ReintOp::LINK, gids, file, dir.fid);
     let record = NameRecord { head, time: now, ..NameRecord::default() };
-    let rest = vec![none(), named(name), no_cancels(), none()];
-    call(record.to_bytes(LITTLE), rest, &[])
+    let rest = Buffers::new().bytes(b"").text(name).bytes(&NO_CANCELS).bytes(b"");
+    call(&record, rest, &[BODY])
 }
 
 /// Removes a name of a file, or an empty directory (C-130).
@@ -147,8 +141,8 @@ pub(super) fn unlink(
     let head = head(who, ReintOp::UNLINK, (who.group(dir.gid), NO_GROUP), dir.fid, file);
     let mode = if is_dir { DIRECTORY } else { 0 };
     let record = NameRecord { head, time: now, mode, ..NameRecord::default() };
-    let rest = vec![named(name), no_cancels(), none()];
-    call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0])
+    let rest = Buffers::new().text(name).bytes(&NO_CANCELS).bytes(b"");
+    call(&record, rest, &[BODY, 0, 0, 0, 0])
 }
 
 /// Renames; `mode` is that of the file, `again` that another target was asked for it before (C-133).
@@ -163,15 +157,15 @@ pub(super) fn rename(
     let head = head(who, ReintOp::RENAME, gids, from.0.fid, to.0.fid);
     let bias = if again { RENAME_AGAIN } else { 0 };
     let record = NameRecord { head, time: now, bias, mode, ..NameRecord::default() };
-    let rest = vec![none(), named(from.1), named(to.1), no_cancels(), none()];
-    let mut call = call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0]);
+    let rest = Buffers::new().bytes(b"").text(from.1).text(to.1).bytes(&NO_CANCELS).bytes(b"");
+    let mut call = call(&record, rest, &[BODY, 0, 0, 0, 0]);
     call.portals = Some(RENAME);
     call
 }
 
 /// Changes attributes (C-116). `record` says which, not in whose name.
 pub(super) fn setattr(who: &Identity, gid: u32, record: SetattrRecord) -> Call {
-    setattr_with(who, gid, record, none())
+    setattr_with(who, gid, record, b"")
 }
 
 /// The layout that files in a directory get, as recorded clients give it: with attributes of which none
@@ -179,10 +173,10 @@ pub(super) fn setattr(who: &Identity, gid: u32, record: SetattrRecord) -> Call {
 /// `trusted.lov`.
 pub(super) fn set_default(who: &Identity, dir: Parent, layout: &[u8]) -> Call {
     let record = SetattrRecord { fid: dir.fid, ..SetattrRecord::default() };
-    setattr_with(who, dir.gid, record, layout.to_vec())
+    setattr_with(who, dir.gid, record, layout)
 }
 
-fn setattr_with(who: &Identity, gid: u32, record: SetattrRecord, layout: Vec<u8>) -> Call {
+fn setattr_with(who: &Identity, gid: u32, record: SetattrRecord, layout: &[u8]) -> Call {
     let record = SetattrRecord {
         opcode: ReintOp::SETATTR,
         cap: who.capability(),
@@ -191,8 +185,8 @@ fn setattr_with(who: &Identity, gid: u32, record: SetattrRecord, layout: Vec<u8>
         suppgid: who.group(gid),
         ..record
     };
-    let rest = vec![none(), layout, none(), no_cancels()];
-    call(record.to_bytes(LITTLE), rest, &[0, 0, 0, 0])
+    let rest = Buffers::new().bytes(b"").bytes(layout).bytes(b"").bytes(&NO_CANCELS);
+    call(&record, rest, &[BODY, 0, 0, 0, 0])
 }
 
 /// How an extended attribute is set.
@@ -234,9 +228,9 @@ pub(super) fn setxattr(
         flags,
         ..SetxattrRecord::default()
     };
-    let bytes = value.map(|(bytes, _)| bytes.to_vec()).unwrap_or_default();
-    let rest = vec![named(name), bytes, no_cancels(), none()];
-    call(record.to_bytes(LITTLE), rest, &[])
+    let bytes = value.map_or(&b""[..], |(bytes, _)| bytes);
+    let rest = Buffers::new().text(name).bytes(bytes).bytes(&NO_CANCELS).bytes(b"");
+    call(&record, rest, &[BODY])
 }
 
 #[cfg(test)]
@@ -249,13 +243,13 @@ mod tests {
         let fid = Fid { seq: 0x2_0000_0404, oid: 0x11, ver: 0 };
         let mut record = vec![0; SetattrRecord::LEN];
         record[..8].copy_from_slice(&[1, 0, 0, 0, 255, 255, 255, 255]);
-        record[40..56].copy_from_slice(&fid.to_bytes(LITTLE));
+        record[40..56].copy_from_slice(&fid.to_bytes(lnet_types::ByteOrder::Little));
         let mut layout = vec![0; 32];
         layout[..5].copy_from_slice(&[0xd0, 0x0b, 0xd1, 0x0b, 1]);
         layout[24..].copy_from_slice(&[0, 0, 0x10, 0, 2, 0, 1, 0]);
         let dir = Parent { fid, gid: 0, version: 1 };
         let call = set_default(&Identity::default(), dir, &layout);
-        let recorded = [record, none(), none(), layout, none(), no_cancels()];
-        assert_eq!((call.opcode, call.buffers.as_slice()), (Opcode::MDS_REINT, &recorded[..]));
+        let recorded = [&record[..], b"", b"", &layout, b"", &NO_CANCELS];
+        assert_eq!((call.opcode, call.buffers), (Opcode::MDS_REINT, Buffers::from(recorded)));
     }
 }

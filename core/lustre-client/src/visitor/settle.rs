@@ -94,6 +94,7 @@ mod tests {
     use core::pin::pin;
     use core::sync::atomic::AtomicBool;
     use core::task::{Context, Poll, Waker};
+    use lustre_wire::Buffers;
     use std::collections::BTreeMap;
 
     use lustre_wire::{ConnectData, Opcode};
@@ -211,7 +212,7 @@ mod tests {
     }
 
     fn ask(visitor: &Visitor<Server>, remote: &Remote<()>, opcode: Opcode) {
-        let _ = run(remote.ask(&visitor.wire, Call::new(opcode, Vec::new())));
+        let _ = run(remote.ask(&visitor.wire, Call::new(opcode, Buffers::new())));
     }
 
     /// How many syncs metadata targets and object targets were asked for.

@@ -4,7 +4,7 @@
 use lnet_types::{ByteOrder, Nid};
 use lustre_wire::connect::ConnectFlags;
 use lustre_wire::mgs::{ConfigBody, ConfigKind, ConfigResult, TableEntries, TableEntry, TableKind};
-use lustre_wire::{Layout, Opcode, Text};
+use lustre_wire::{Buffers, Layout, Opcode, Text};
 use ptlrpc::Call;
 
 use super::config::{TARGETS_MAX, Targets};
@@ -64,8 +64,8 @@ pub(super) async fn locations<W: Wire>(
             bits: PAGE_BITS,
             units: PAGES,
         };
-        let mut call = Call::new(Opcode::MGS_CONFIG_READ, vec![body.to_bytes(ORDER)]);
-        call.reply_lens = vec![ConfigResult::LEN as u32];
+        let call = Call::new(Opcode::MGS_CONFIG_READ, Buffers::new().layout(&body))
+            .answered_by(&[ConfigResult::LEN as u32]);
         let Ok(answer) = mgs.ask_with(wire, call, Moved::Read(PAGES << PAGE_BITS)).await else {
             return locations;
         };

@@ -5,7 +5,7 @@ use lustre_target::ost::wire;
 use lustre_wire::ldlm::{LockDesc, LockFlags, LockKind, LockMode, LockRequest, PolicyWords};
 use lustre_wire::ldlm::{LockReply, ResourceName};
 use lustre_wire::ost::{Niobuf, NiobufFlags};
-use lustre_wire::{Layout as _, Opcode, Portal};
+use lustre_wire::{Buffers, Layout as _, Opcode, Portal};
 use ptlrpc::{Call, CallError, EvictReason, ImportId, Part};
 
 use super::{Bench, KIB, object, pattern};
@@ -193,8 +193,9 @@ fn enqueue(resource: ResourceName, kind: LockKind) -> Call {
         policy: PolicyWords { start: 0, end: u64::MAX, gid: 0, who: 0 },
     };
     let request = LockRequest::new(LockFlags::empty(), 1, desc, &[7]);
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, vec![request.to_bytes(ByteOrder::Little)]);
-    call.reply_lens = vec![LockReply::LEN as u32, 56];
+    let buffers = Buffers::from([request.to_bytes(ByteOrder::Little)]);
+    let mut call =
+        Call::new(Opcode::LDLM_ENQUEUE, buffers).answered_by(&[LockReply::LEN as u32, 56]);
     call.portals = Some((Portal::OST_REQUEST, Portal::OSC_REPLY));
     call
 }

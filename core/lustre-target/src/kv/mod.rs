@@ -170,13 +170,13 @@ impl Kv {
             Value::Inline(_) if work.ask.len > 0 => self.refuse(id, Errno::ESTALE, cx),
             Value::Inline(value) => {
                 self.end(id, cx);
-                cx.rpc.reply(id, info.answer(vec![value]));
+                cx.rpc.reply(id, info.answer(&[&value]));
             }
             // The client asks again with memory for it.
             Value::Data(..) if work.ask.len == 0 => {
                 self.end(id, cx);
                 let info = Info { flags: InfoFlags::LARGE, ..info };
-                cx.rpc.reply(id, info.answer(vec![]));
+                cx.rpc.reply(id, info.answer(&[]));
             }
             Value::Data(_, len) if len != work.ask.len => self.refuse(id, Errno::ESTALE, cx),
             Value::Data(data, len) => match cx.alloc(len) {
@@ -200,7 +200,7 @@ impl Kv {
             if replay.transno <= cx.committed() {
                 let info =
                     Info { version: replay.transno, flags: InfoFlags::APPLIED, ..Info::default() };
-                let answer = Answer { transno: replay.transno, ..info.answer(vec![]) };
+                let answer = Answer { transno: replay.transno, ..info.answer(&[]) };
                 self.end(id, cx);
                 return cx.rpc.reply(id, answer);
             }
@@ -212,7 +212,7 @@ impl Kv {
         } else if work.operation == Operation::Cas && work.ask.expect != version {
             let info = Info { version, len: item.map_or(0, |item| item.len()), ..Info::default() };
             self.end(id, cx);
-            return cx.rpc.reply(id, info.answer(vec![]));
+            return cx.rpc.reply(id, info.answer(&[]));
         }
         if work.operation == Operation::Del && item.is_none() {
             return self.refuse(id, Errno::ENOENT, cx);
@@ -241,7 +241,7 @@ impl Kv {
         if let Some(Value::Data(data, _)) = item.map(|item| item.value) {
             changes.push(Change::Cut { data, from: 0 });
         }
-        let mut answer = info.answer(vec![]);
+        let mut answer = info.answer(&[]);
         answer.pre_versions = [version, 0, 0, 0];
         cx.commit_data(&work.served, answer, changes, work.memory, when);
     }
@@ -286,7 +286,7 @@ impl Kind for Kv {
         } else if work.operation.writes() {
             self.take_turn(served, cx);
         } else {
-            let answer = work.info.answer(vec![]);
+            let answer = work.info.answer(&[]);
             self.end(served, cx);
             cx.rpc.reply(served, answer);
         }
@@ -330,7 +330,7 @@ impl Kind for Kv {
                 let (listing, cut) = wire::write_listing(items);
                 let mut info = Info { len: listing.len() as u64, ..Info::default() };
                 info.flags.set(InfoFlags::MORE, more || cut);
-                cx.rpc.reply(id, info.answer(vec![listing]));
+                cx.rpc.reply(id, info.answer(&[&listing]));
             }
             (Stage::List | Stage::Bulk, Ok(_)) => {}
         }

@@ -8,7 +8,7 @@
 //! | list | ask, key to begin after, prefix | info, listing |
 
 use lnet_types::ByteOrder;
-use lustre_wire::{Layout, Msg, Opcode};
+use lustre_wire::{Buffers, Layout, Msg, Opcode};
 use ptlrpc::{Answer, Call};
 
 /// Most bytes of a key.
@@ -84,14 +84,9 @@ pub struct Ask {
 }
 
 impl Ask {
-    const LEN: usize = 24;
-
-    /// The bytes.
-    pub fn to_bytes(self) -> Vec<u8> {
-        let mut out = vec![0; Self::LEN];
-        let fields = [self.expect, self.len, 0];
-        out.chunks_mut(8).zip(fields).for_each(|(out, v)| v.put(ByteOrder::Little, out));
-        out
+    /// As it is written.
+    const fn words(self) -> [u64; 3] {
+        [self.expect, self.len, 0]
     }
 
     /// The value of a buffer; `None` for another length.
@@ -139,16 +134,11 @@ pub struct Info {
 impl Info {
     const LEN: u32 = 32;
 
-    fn to_bytes(self) -> Vec<u8> {
-        let mut out = vec![0; Self::LEN as usize];
-        let fields = [self.version, self.previous, self.len, self.flags.0];
-        out.chunks_mut(8).zip(fields).for_each(|(out, v)| v.put(ByteOrder::Little, out));
-        out
-    }
-
     /// An answer with more buffers behind.
-    pub(super) fn answer(self, more: Vec<Vec<u8>>) -> Answer {
-        let buffers = core::iter::once(self.to_bytes()).chain(more).collect();
+    pub(super) fn answer(self, more: &[&[u8]]) -> Answer {
+        let words = [self.version, self.previous, self.len, self.flags.0];
+        let mut buffers = Buffers::new().layout(&words);
+        buffers.extend(more);
         Answer { buffers, ..Answer::default() }
     }
 
@@ -163,14 +153,13 @@ impl Info {
 /// The call of an operation. A value in `value` goes inside of the message; for bulk data it is
 /// empty, and `ask` has their length.
 pub fn call(operation: Operation, ask: Ask, key: &[u8], value: &[u8]) -> Call {
-    let mut call =
-        Call::new(operation.opcode(), vec![ask.to_bytes(), key.to_vec(), value.to_vec()]);
-    call.reply_lens = match operation {
-        Operation::Get => vec![Info::LEN, INLINE_MAX as u32],
-        Operation::List => vec![Info::LEN, LISTING_MAX as u32],
-        _ => vec![Info::LEN],
+    let buffers = Buffers::new().layout(&ask.words()).bytes(key).bytes(value);
+    let more = match operation {
+        Operation::Get => INLINE_MAX,
+        Operation::List => LISTING_MAX,
+        _ => return Call::new(operation.opcode(), buffers).answered_by(&[Info::LEN]),
     };
-    call
+    Call::new(operation.opcode(), buffers).answered_by(&[Info::LEN, more as u32])
 }
 
 /// A key in a listing.

@@ -15,15 +15,15 @@ use lnet_types::{Errno, IoVec, iovec_len, iovec_slice};
 use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{InodeBits, Lvb, ResourceName};
 use lustre_wire::ost::{NiobufFlags, Obdo, ObdoFlags};
-use lustre_wire::{Layout, Opcode, Portal};
+use lustre_wire::{Buffers, Layout, Opcode, Portal};
 use ptlrpc::{Answer, Direction, ExportId, Served, ServedId};
 
+use super::Mdt;
 use super::guard::LockedOut;
 use super::held::held;
 use super::inode::{Id, Inode};
 use super::part::Part;
 use super::tree::Edit;
-use super::{Mdt, ORDER};
 use crate::journal::{Cx, When};
 use crate::ost::{DataAsk, DataRequest, PAGE, Refusal, read_at};
 use crate::store::{Change, Outcome, Source, StoreError, StoreOrder};
@@ -99,7 +99,7 @@ fn take_times(inode: &mut Inode, from: &Obdo) {
 }
 
 fn obdo(body: &Obdo) -> Answer {
-    Answer { buffers: vec![body.to_bytes(ORDER)], ..Answer::default() }
+    Answer { buffers: Buffers::new().layout(body), ..Answer::default() }
 }
 
 /// The attributes of a file in the reply to a write.

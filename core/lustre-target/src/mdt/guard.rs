@@ -17,7 +17,7 @@ use lustre_wire::connect::ConnectFlags;
 use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{Disposition, InodeBits, LockFlags, LockReply, LockRequest, ResourceName};
 use lustre_wire::mds::{CreateRecord, MdtBody, SetattrValid};
-use lustre_wire::{Fid, Layout};
+use lustre_wire::{Buffers, Fid, Layout};
 use ptlrpc::{Answer, ExportId, Served, ServedId};
 
 use super::acl;
@@ -365,12 +365,14 @@ impl Mdt {
     pub(super) fn bring(&mut self, id: ServedId, answer: &mut Answer, cx: &mut Cx<'_, '_, '_>) {
         let Some(Brought { lock, body, .. }) = self.brought.remove(&id) else { return };
         let Some(mut lock) = self.locks.give_beside(lock, cx.rpc) else { return };
-        let [head, attributes, ..] = answer.buffers.as_mut_slice() else { return };
-        if let Ok(before) = LockReply::parse(ORDER, head) {
+        let Some(head) = answer.buffers.get_mut(0) else { return };
+        if let Ok(before) = LockReply::parse_exact(ORDER, head) {
             let (policy_res1, policy_res2) = (before.policy_res1, before.policy_res2);
             lock.flags |= LockFlags::HAS_INTENT | LockFlags::LOCK_CHANGED;
-            *head = LockReply { policy_res1, policy_res2, ..lock }.to_bytes(ORDER);
-            *attributes = body.to_bytes(ORDER);
+            LockReply { policy_res1, policy_res2, ..lock }.put(ORDER, head);
+            if let Some(attributes) = answer.buffers.get_mut(1) {
+                body.put(ORDER, attributes);
+            }
             answer.status = 0;
         }
     }
@@ -405,7 +407,7 @@ pub(super) struct Found {
 pub(super) fn reply(
     lock: Option<LockReply>,
     found: Disposition,
-    result: &Result<Vec<Vec<u8>>, Errno>,
+    result: &Result<Buffers, Errno>,
 ) -> LockReply {
     let errno = result.as_ref().err().map_or(0, |errno| errno.negative());
     let lock =

@@ -4,11 +4,11 @@ use lnet_types::Errno;
 use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::Disposition;
 use lustre_wire::mds::MdtBody;
-use lustre_wire::{Fid, Layout};
+use lustre_wire::{Buffers, Fid};
 
 use super::access::{EXECUTE, Who};
 use super::inode::{DIRECTORY, Id, Inode};
-use super::{Mdt, ORDER, sequences, show};
+use super::{Mdt, sequences, show};
 
 /// What a FID or a name means.
 pub(super) enum Meaning<'a> {
@@ -69,7 +69,7 @@ impl Mdt {
     }
 
     /// C-31, C-25.
-    pub(super) fn root(&self, path: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
+    pub(super) fn root(&self, path: &[u8]) -> Result<Buffers, Errno> {
         let mut at = Id::ROOT;
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             if !self.tree.is_here(at) {
@@ -82,27 +82,25 @@ impl Mdt {
             at = entry.id;
         }
         let body = MdtBody { fid1: at.fid(), valid: Valid::ID, ..MdtBody::default() };
-        Ok(vec![body.to_bytes(ORDER), Vec::new()])
+        Ok(Buffers::new().layout(&body).bytes(b""))
     }
 
     /// Attributes with what is wanted beside, as the buffers of a plain answer (C-56).
-    pub(super) fn shown(found: &Meaning<'_>, asked: &MdtBody) -> Vec<Vec<u8>> {
+    pub(super) fn shown(found: &Meaning<'_>, asked: &MdtBody) -> Buffers {
         let (body, data) = match found {
             Meaning::Here(id, inode) => show::attributes(*id, inode, asked),
             Meaning::Elsewhere(id) => (elsewhere(*id), Vec::new()),
         };
-        let mut buffers = vec![body.to_bytes(ORDER), data];
-        buffers.resize(6, Vec::new());
-        buffers
+        Buffers::new().layout(&body).bytes(data).up_to(6)
     }
 
     /// C-57, C-58.
-    pub(super) fn lookup(&self, asked: &MdtBody, name: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
+    pub(super) fn lookup(&self, asked: &MdtBody, name: &[u8]) -> Result<Buffers, Errno> {
         let found = self.find(asked.fid1, name, &Who::from(asked))?;
         if asked.valid == Valid::ID {
             let (Meaning::Here(id, _) | Meaning::Elsewhere(id)) = found;
             let body = MdtBody { fid1: id.fid(), valid: Valid::ID, ..MdtBody::default() };
-            return Ok(vec![body.to_bytes(ORDER)]);
+            return Ok(Buffers::new().layout(&body));
         }
         Ok(Self::shown(&found, asked))
     }
@@ -112,7 +110,7 @@ impl Mdt {
         &self,
         asked: &MdtBody,
         name: &[u8],
-    ) -> (Disposition, Result<Vec<Vec<u8>>, Errno>) {
+    ) -> (Disposition, Result<Buffers, Errno>) {
         let looked = Disposition::EXECUTED | Disposition::LOOKED_UP;
         let found = if name.is_empty() {
             let named = asked.fid2 != Fid::default() && !asked.valid.contains(Valid::CROSSREF);
@@ -122,14 +120,12 @@ impl Mdt {
         };
         match found {
             Ok(found) => {
-                let mut buffers = Self::shown(&found, asked);
-                buffers.resize(7, Vec::new());
+                let buffers = Self::shown(&found, asked).up_to(7);
                 (looked | Disposition::POSITIVE, Ok(buffers))
             }
             // A name that does not exist is a result, and no failure (C-64).
             Err(Errno::ENOENT) if !name.is_empty() => {
-                let mut buffers = vec![MdtBody::default().to_bytes(ORDER)];
-                buffers.resize(7, Vec::new());
+                let buffers = Buffers::new().layout(&MdtBody::default()).up_to(7);
                 (looked | Disposition::NEGATIVE, Ok(buffers))
             }
             Err(errno) => (Disposition::EXECUTED, Err(errno)),
@@ -137,16 +133,16 @@ impl Mdt {
     }
 
     /// C-41.
-    pub(super) fn locate(&self, seq: u64) -> Result<Vec<Vec<u8>>, Errno> {
+    pub(super) fn locate(&self, seq: u64) -> Result<Buffers, Errno> {
         let range = sequences::locate(&self.site, seq).ok_or(Errno::ENOENT)?;
-        Ok(vec![range.to_bytes(ORDER)])
+        Ok(Buffers::new().layout(&range))
     }
 
     /// The layout of a file: all of it is there (C-186, C-187).
-    pub(super) fn layout(&self, fid: Fid) -> (Disposition, Result<Vec<Vec<u8>>, Errno>) {
+    pub(super) fn layout(&self, fid: Fid) -> (Disposition, Result<Buffers, Errno>) {
         let found = self.file(fid).and_then(|(_, inode)| {
             if inode.is_file() { Ok(inode.layout.clone()) } else { Err(Errno::EINVAL) }
         });
-        (Disposition::EXECUTED, found.map(|layout| vec![layout]))
+        (Disposition::EXECUTED, found.map(|layout| Buffers::from([layout])))
     }
 }

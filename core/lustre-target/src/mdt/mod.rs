@@ -59,7 +59,7 @@ use lustre_wire::fid::{RangeKind, SeqRange, Valid};
 use lustre_wire::ldlm::{Disposition, InodeBits, LockReply, LockRequest};
 use lustre_wire::mds::MdtBody;
 use lustre_wire::ost::{Statfs, StatfsState};
-use lustre_wire::{Layout, Opcode};
+use lustre_wire::{Buffers, Opcode};
 use ptlrpc::{Answer, Direction, ExportId, ImportId, ImportState, Rpc, Served, ServedId};
 
 use crate::journal::{Cx, When};
@@ -247,7 +247,7 @@ impl Mdt {
         cx.batch(changes);
         let (end, index) = (start + 1, self.index);
         let range = SeqRange { start, end, index, flags: RangeKind::MDT };
-        let answer = Answer { buffers: vec![range.to_bytes(ORDER)], ..Answer::default() };
+        let answer = Answer { buffers: Buffers::new().layout(&range), ..Answer::default() };
         self.wait(served, Stage::Sync(answer), StoreOrder::Sync { token: served.id.into() }, cx);
         Ok(())
     }
@@ -311,7 +311,7 @@ impl Mdt {
             state,
             ..Statfs::default()
         };
-        Answer { buffers: vec![space.to_bytes(ORDER)], ..Answer::default() }
+        Answer { buffers: Buffers::new().layout(&space), ..Answer::default() }
     }
 
     /// An answer to an intent: what was found, and a lock of it, if one can be given (C-63).
@@ -319,7 +319,7 @@ impl Mdt {
         &mut self,
         served: &Served,
         found: Disposition,
-        result: Result<Vec<Vec<u8>>, Errno>,
+        result: Result<Buffers, Errno>,
         beside: Option<Found>,
         cx: &mut Cx<'_, '_, '_>,
     ) -> Answer {
@@ -337,17 +337,20 @@ impl Mdt {
     fn with_lock(
         lock: Option<LockReply>,
         found: Disposition,
-        result: Result<Vec<Vec<u8>>, Errno>,
+        result: Result<Buffers, Errno>,
     ) -> Answer {
         let status = if lock.is_some() { 0 } else { LOCK_ABORTED };
         let reply = guard::reply(lock, found, &result);
-        let mut buffers = vec![reply.to_bytes(ORDER)];
-        buffers.extend(result.unwrap_or_else(|_| vec![MdtBody::default().to_bytes(ORDER)]));
+        let buffers = Buffers::new().layout(&reply);
+        let buffers = match result {
+            Ok(more) => buffers.and(&more),
+            Err(_) => buffers.layout(&MdtBody::default()),
+        };
         Answer { status, buffers, ..Answer::default() }
     }
 
     /// The same for another request.
-    fn plain(result: Result<Vec<Vec<u8>>, Errno>) -> Answer {
+    fn plain(result: Result<Buffers, Errno>) -> Answer {
         match result {
             Ok(buffers) => Answer { buffers, ..Answer::default() },
             Err(errno) => Answer { status: errno.negative(), ..Answer::default() },
@@ -450,7 +453,7 @@ impl Mdt {
                 );
             }
             Ask::Sync => {
-                let answer = Self::plain(Ok(vec![MdtBody::default().to_bytes(ORDER)]));
+                let answer = Self::plain(Ok(Buffers::new().layout(&MdtBody::default())));
                 let order = StoreOrder::Sync { token: id.into() };
                 return self.wait(&served, Stage::Sync(answer), order, cx);
             }
@@ -617,7 +620,7 @@ impl Kind for Mdt {
         cx.free(memory);
         self.work.remove(&served);
         if result.is_ok() {
-            let buffers = vec![MdtBody::default().to_bytes(ORDER)];
+            let buffers = Buffers::new().layout(&MdtBody::default());
             cx.rpc.reply(served, Answer { buffers, ..Answer::default() });
         }
         true

@@ -6,7 +6,7 @@ use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{Disposition, InodeBits};
 use lustre_wire::mds::{CreateRecord, MdtBody, SetattrRecord, SetattrValid};
 use lustre_wire::striping::StripeObject;
-use lustre_wire::{Fid, Layout};
+use lustre_wire::{Buffers, Fid};
 use ptlrpc::{Answer, Served};
 
 use super::access::{EXECUTE, READ, WRITE, Who};
@@ -17,7 +17,7 @@ use super::layouts::Wished;
 use super::lookup::elsewhere;
 use super::request::{TEXT_MAX, check_name};
 use super::tree::{Edit, Entry, Open};
-use super::{BLOCK, Mdt, ORDER, Stop, sequences, show};
+use super::{BLOCK, Mdt, Stop, sequences, show};
 use crate::journal::Cx;
 
 /// Flags of an open, lower half (C-77).
@@ -391,8 +391,7 @@ impl Mdt {
             Ok(opened) => opened,
             Err(Stop::Wait) => return Err(Stop::Wait),
             Err(Stop::Elsewhere(id)) => {
-                let mut buffers = vec![elsewhere(id).to_bytes(ORDER)];
-                buffers.resize(10, Vec::new());
+                let buffers = Buffers::new().layout(&elsewhere(id)).up_to(10);
                 let beside = Found { id, what: Beside::Attributes(InodeBits::LOOKUP) };
                 let answer = self.of_intent(served, found, Ok(buffers), Some(beside), cx);
                 Self::unchanged(served, answer, cx);
@@ -403,8 +402,7 @@ impl Mdt {
                 let creates = flags & OPEN_CREATE != 0;
                 let negative = found.contains(Disposition::NEGATIVE);
                 let absent = errno == Errno::ENOENT && negative && !creates;
-                let mut nothing = vec![MdtBody::default().to_bytes(ORDER)];
-                nothing.resize(10, Vec::new());
+                let nothing = Buffers::new().layout(&MdtBody::default()).up_to(10);
                 let result = if absent { Ok(nothing) } else { Err(errno) };
                 let answer = Self::with_lock(None, found, result);
                 Self::unchanged(served, answer, cx);
@@ -458,10 +456,7 @@ impl Mdt {
             }
         }
         // Inline data: none.
-        let mut buffers = vec![body.to_bytes(ORDER), data];
-        buffers.resize(5, Vec::new());
-        buffers.push(vec![0; 16]);
-        buffers.resize(9, Vec::new());
+        let buffers = Buffers::new().layout(&body).bytes(data).up_to(5).bytes(&[0; 16]).up_to(9);
         let answer = Self::with_lock(None, found, Ok(buffers));
         self.commit(served, answer, changes, cx);
         Ok(())
@@ -475,8 +470,7 @@ impl Mdt {
         record: &SetattrRecord,
         cx: &mut Cx<'_, '_, '_>,
     ) {
-        let mut buffers = vec![MdtBody::default().to_bytes(ORDER)];
-        buffers.resize(5, Vec::new());
+        let buffers = Buffers::new().layout(&MdtBody::default()).up_to(5);
         let answer = Answer { buffers, ..Answer::default() };
         let client = cx.rpc.client(served.export).map(|(client, _)| client);
         let open = self.tree.open(handle).filter(|open| Some(open.client.as_str()) == client);

@@ -1,7 +1,7 @@
 //! Changes of names and attributes (C-111 … C-136).
 
 use lnet_types::Errno;
-use lustre_wire::Layout;
+use lustre_wire::Buffers;
 use lustre_wire::mds::{CreateRecord, MdtBody, NameRecord, SetattrRecord, SetattrValid};
 use lustre_wire::striping::Magic;
 use ptlrpc::{Answer, Served};
@@ -11,7 +11,7 @@ use super::inode::{DIRECTORY, Id, Inode, KIND_MASK, SYMLINK, take};
 use super::open::LINKS_MAX;
 use super::request::{Reint, check_name};
 use super::tree::{Debt, Edit, Entry};
-use super::{Mdt, ORDER, lookup, show};
+use super::{Mdt, lookup, show};
 use crate::journal::Cx;
 use crate::store::Change;
 
@@ -20,7 +20,7 @@ const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
 /// What a change has made: changes of the store, and the buffers of its answer.
-type Made = (Vec<Change>, Vec<Vec<u8>>);
+type Made = (Vec<Change>, Buffers);
 
 /// Why a change is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +52,8 @@ pub(super) fn stripes_of(layout: &[u8]) -> u32 {
     }
 }
 
-pub(super) fn answer(body: &MdtBody, buffers: usize) -> Vec<Vec<u8>> {
-    let mut all = vec![body.to_bytes(ORDER)];
-    all.resize(buffers, Vec::new());
-    all
+pub(super) fn answer(body: &MdtBody, buffers: usize) -> Buffers {
+    Buffers::new().layout(body).up_to(buffers)
 }
 
 impl Mdt {
@@ -124,7 +122,7 @@ impl Mdt {
     }
 
     /// The answer to a change whose effect is there: what its file is now (C-139).
-    fn done(&self, change: &Reint) -> Vec<Vec<u8>> {
+    fn done(&self, change: &Reint) -> Buffers {
         let fid = match change {
             Reint::Create(record, ..) => record.head.fid2,
             Reint::Setattr(record) => record.fid,

@@ -2,9 +2,9 @@
 //! the default for files in it (C-199); access control lists are too (C-240).
 
 use lnet_types::Errno;
-use lustre_wire::Layout;
 use lustre_wire::fid::Valid;
 use lustre_wire::mds::{MdtBody, SetxattrRecord};
+use lustre_wire::{Buffers, Layout};
 
 use super::access::{READ, WRITE, Who};
 use super::acl::{self, Acl};
@@ -85,7 +85,7 @@ impl Mdt {
     }
 
     /// One attribute, or the names of all.
-    pub(super) fn get_xattr(&self, asked: &MdtBody, name: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
+    pub(super) fn get_xattr(&self, asked: &MdtBody, name: &[u8]) -> Result<Buffers, Errno> {
         let (id, inode) = self.file(asked.fid1)?;
         let who = Who::from(asked);
         let value = if asked.valid.contains(Valid::XATTRLS) {
@@ -107,11 +107,11 @@ impl Mdt {
         let valid = Valid::XATTR | asked.valid & Valid::XATTRLS;
         let body = MdtBody { valid, eadatasize, ..MdtBody::default() };
         let value = if room == 0 { Vec::new() } else { value };
-        Ok(vec![body.to_bytes(ORDER), value])
+        Ok(Buffers::new().layout(&body).bytes(value))
     }
 
     /// All attributes of a file at once (C-236).
-    pub(super) fn all_xattrs(&self, asked: &MdtBody) -> Result<Vec<Vec<u8>>, Errno> {
+    pub(super) fn all_xattrs(&self, asked: &MdtBody) -> Result<Buffers, Errno> {
         let (id, inode) = self.file(asked.fid1)?;
         let names = self.names(id, inode, &Who::from(asked));
         let values: Vec<Vec<u8>> =
@@ -131,7 +131,7 @@ impl Mdt {
             max_mdsize: names.len() as u32,
             ..MdtBody::default()
         };
-        Ok(vec![body.to_bytes(ORDER), Vec::new(), Vec::new(), list, values, lens])
+        Ok(Buffers::new().layout(&body).bytes(b"").bytes(b"").bytes(list).bytes(values).bytes(lens))
     }
 
     /// Sets or removes an attribute (C-136, C-237).

@@ -7,11 +7,11 @@
 mod log;
 
 use ldlm::server::{LockServer, Values};
-use lnet_types::{ByteOrder, Errno, Instant};
+use lnet_types::{Errno, Instant};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ldlm::{LockKind, LockRequest};
 use lustre_wire::llog::{BLOCK_LEN, LlogdBody, LogId};
-use lustre_wire::{Layout, Msg, Opcode};
+use lustre_wire::{Buffers, Msg, Opcode};
 use ptlrpc::{Answer, ExportId, Rpc, Served, ServedId};
 
 use crate::journal::Cx;
@@ -49,26 +49,25 @@ impl Mgs {
         self.logs.get(at).filter(|_| id.seq == LOG_SEQ)
     }
 
-    fn read(&self, opcode: Opcode, msg: &Msg<'_>) -> Result<Vec<Vec<u8>>, Errno> {
-        const ORDER: ByteOrder = ByteOrder::Little;
+    fn read(&self, opcode: Opcode, msg: &Msg<'_>) -> Result<Buffers, Errno> {
         let asked: LlogdBody = msg.get(1).map_err(|_| Errno::EPROTO)?;
         if opcode == Opcode::LLOG_ORIGIN_HANDLE_CREATE {
             let name = msg.text("log name", 2).map_err(|_| Errno::EPROTO)?;
             let found = self.logs.iter().zip(1..).find(|(log, _)| log.name.as_bytes() == name);
             let (_, oid) = found.ok_or(Errno::ENOENT)?;
             let id = LogId { oid, seq: LOG_SEQ, generation: 0 };
-            return Ok(vec![LlogdBody { id, ..LlogdBody::default() }.to_bytes(ORDER)]);
+            return Ok(Buffers::new().layout(&LlogdBody { id, ..LlogdBody::default() }));
         }
         let log = self.log(&asked.id).ok_or(Errno::ENOENT)?;
         if opcode == Opcode::LLOG_READ_HEADER {
-            return Ok(vec![log.header().to_bytes(ORDER)]);
+            return Ok(Buffers::new().layout(&log.header()));
         }
         if asked.len as usize != BLOCK_LEN {
             return Err(Errno::EINVAL);
         }
         let (block, last, end) = log.block_with(asked.index).ok_or(Errno::EBADR)?;
         let read = LlogdBody { saved_index: last, offset: end, ..asked };
-        Ok(vec![read.to_bytes(ORDER), block])
+        Ok(Buffers::new().layout(&read).bytes(block))
     }
 
     /// A lock on a configuration: plain locks alone.

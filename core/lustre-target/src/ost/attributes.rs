@@ -2,9 +2,9 @@
 //! sequence (L-78 … L-82, L-85).
 
 use lnet_types::ByteOrder;
-use lustre_wire::Layout;
 use lustre_wire::fid::{Fid, Valid};
 use lustre_wire::ost::{Obdo, ObdoFlags, Statfs, StatfsState};
+use lustre_wire::{Buffers, Layout};
 use ptlrpc::{Answer, ServedId};
 
 use super::name::Name;
@@ -89,7 +89,7 @@ impl Ost {
             }
             _ => last.to_le_bytes().to_vec(),
         };
-        self.reply(id, Answer { buffers: vec![value], ..Answer::default() }, cx);
+        self.reply(id, Answer { buffers: Buffers::from([value]), ..Answer::default() }, cx);
     }
 
     /// L-82.
@@ -113,7 +113,7 @@ impl Ost {
             granted: u32::try_from(promised / PAGE).unwrap_or(u32::MAX),
             ..Statfs::default()
         };
-        let buffers = vec![space.to_bytes(ByteOrder::Little)];
+        let buffers = Buffers::new().layout(&space);
         self.reply(id, Answer { buffers, ..Answer::default() }, cx);
     }
 

@@ -36,7 +36,7 @@ use ldlm::server::{LockServer, Values};
 use lnet_types::{Errno, Instant, IoVec};
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ost::{Obdo, ObdoFlags};
-use lustre_wire::{BodyFlags, Layout};
+use lustre_wire::{BodyFlags, Buffers};
 use ptlrpc::{Answer, Direction, ExportId, Rpc, Served, ServedId};
 
 use crate::journal::Cx;
@@ -375,7 +375,7 @@ fn read_last(id: ServedId, name: Name, cx: &mut Cx<'_, '_, '_>) {
 
 /// An answer of nothing but attributes.
 fn obdo(body: &Obdo) -> Answer {
-    Answer { buffers: vec![body.to_bytes(lnet_types::ByteOrder::Little)], ..Answer::default() }
+    Answer { buffers: Buffers::new().layout(body), ..Answer::default() }
 }
 
 /// Whether a request was sent before: its account of promises is not new (L-96).

@@ -4,7 +4,7 @@ use lnet_types::ByteOrder;
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::fid::{ObjectId, Valid};
 use lustre_wire::ost::{IoObj, Niobuf, NiobufFlags, Obdo, ObdoFlags, Statfs};
-use lustre_wire::{Checksum, Layout, Opcode};
+use lustre_wire::{Buffers, Checksum, Layout, Opcode};
 use ptlrpc::Call;
 
 /// Most bytes that go inside of a message.
@@ -41,9 +41,7 @@ pub fn wanted() -> ConnectData {
 
 /// A request for one object, or one sequence.
 pub fn object(opcode: Opcode, body: &Obdo) -> Call {
-    let mut call = Call::new(opcode, vec![body.to_bytes(ByteOrder::Little)]);
-    call.reply_lens = vec![Obdo::LEN as u32];
-    call
+    Call::new(opcode, Buffers::new().layout(body)).answered_by(&[Obdo::LEN as u32])
 }
 
 /// An object, and nothing else.
@@ -87,16 +85,12 @@ pub fn destroy(id: ObjectId, count: u32) -> Call {
 
 /// The space of a target.
 pub fn statfs() -> Call {
-    let mut call = Call::new(Opcode::OST_STATFS, Vec::new());
-    call.reply_lens = vec![Statfs::LEN as u32];
-    call
+    Call::new(Opcode::OST_STATFS, Buffers::new()).answered_by(&[Statfs::LEN as u32])
 }
 
 /// The last number of the objects of old.
 pub fn last_id() -> Call {
-    let mut call = Call::new(Opcode::OST_GET_INFO, vec![b"last_id\0".to_vec()]);
-    call.reply_lens = vec![8];
-    call
+    Call::new(Opcode::OST_GET_INFO, Buffers::new().bytes(b"last_id\0")).answered_by(&[8])
 }
 
 /// One range of a data request.
@@ -114,16 +108,15 @@ pub fn data(opcode: Opcode, body: &Obdo, ranges: &[Niobuf], inline: Option<&[u8]
     };
     let object = IoObj { id: body.id, max_brw, count };
     let list: Vec<u8> = ranges.iter().flat_map(|range| range.to_bytes(ByteOrder::Little)).collect();
-    let order = ByteOrder::Little;
-    let inside = inline.unwrap_or_default().to_vec();
-    let buffers = vec![body.to_bytes(order), object.to_bytes(order), list, Vec::new(), inside];
-    let mut call = Call::new(opcode, buffers);
+    let inside = inline.unwrap_or_default();
+    let buffers = Buffers::new().layout(body).layout(&object).bytes(list).bytes(b"").bytes(inside);
     let len: u32 = ranges.iter().map(|range| range.len).fold(0, u32::saturating_add);
-    call.reply_lens = match opcode {
-        Opcode::OST_WRITE => vec![Obdo::LEN as u32, count.saturating_mul(4)],
-        _ => vec![Obdo::LEN as u32, if inline.is_some() { len } else { 0 }],
+    let more = match opcode {
+        Opcode::OST_WRITE => count.saturating_mul(4),
+        _ if inline.is_some() => len,
+        _ => 0,
     };
-    call
+    Call::new(opcode, buffers).answered_by(&[Obdo::LEN as u32, more])
 }
 
 /// The body of a data request, with the checksum of what is written.

@@ -14,7 +14,7 @@ use lustre_wire::ldlm::{
     LockDesc, LockFlags, LockKind, LockMode, LockReply, LockRequest, PolicyWords, ResourceName,
 };
 use lustre_wire::ost::{Niobuf, NiobufFlags, Obdo, ObdoFlags};
-use lustre_wire::{Layout, Msg, MsgKind, Opcode, Portal};
+use lustre_wire::{Buffers, Layout, Msg, MsgKind, Opcode, Portal};
 use ptlrpc::{Bulk, Call, Direction};
 
 use super::ost::store;
@@ -112,8 +112,9 @@ fn lock(world: &mut World, client: Client, opcode: Opcode, asked: &Msg<'_>) {
         policy: PolicyWords { start: 0, end: u64::MAX, gid: 0, who: 0 },
     };
     let request = LockRequest::new(LockFlags::empty(), 1, desc, &[1]);
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, vec![request.to_bytes(ByteOrder::Little)]);
-    call.reply_lens = vec![LockReply::LEN as u32, 56];
+    let call =
+        Call::new(Opcode::LDLM_ENQUEUE, Buffers::new().bytes(request.to_bytes(ByteOrder::Little)))
+            .answered_by(&[LockReply::LEN as u32, 56]);
     let _ = world.call(client, call);
 }
 
@@ -179,9 +180,9 @@ fn replies_to_recorded_requests_are_the_recorded_ones() {
             prepare(&mut world, client, opcode, &asked, &said);
             lock(&mut world, client, opcode, &asked);
         }
-        let buffers = (1..8).map_while(|i| asked.buffer(i).map(<[u8]>::to_vec)).collect();
-        let mut call = Call::new(opcode, buffers);
-        call.reply_lens = (1..8).map_while(|i| said.buffer(i)).map(|b| b.len() as u32).collect();
+        let buffers = (1..8).map_while(|i| asked.buffer(i)).collect();
+        let lens: Vec<u32> = said.buffers().skip(1).map(|b| b.len() as u32).collect();
+        let mut call = Call::new(opcode, buffers).answered_by(&lens);
         call.portals = Some((Portal(portal), Portal::OSC_REPLY));
         let len: u32 = if io { niobufs(&asked).iter().map(|range| range.len).sum() } else { 0 };
         let inline =

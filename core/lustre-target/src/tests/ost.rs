@@ -4,7 +4,7 @@ use lnet_types::{ByteOrder, Errno};
 use lustre_wire::connect::{ChecksumKinds, ConnectData, ConnectFlags};
 use lustre_wire::fid::{Fid, ObjectId, Valid};
 use lustre_wire::ost::{Niobuf, NiobufFlags, Obdo, ObdoFlags, Statfs, StatfsState};
-use lustre_wire::{Checksum, Layout, Opcode, Portal};
+use lustre_wire::{Buffers, Checksum, Layout, Opcode, Portal};
 use ptlrpc::{Bulk, Call, CallError, Direction, Reply};
 
 use super::world::{Client, World};
@@ -346,13 +346,11 @@ fn l85_last_number_has_the_form_of_the_request() {
     let old = world.call(client, wire::last_id()).unwrap();
     assert_eq!(old.msg().unwrap().get::<u64>(1).unwrap(), 3);
     let fid = Fid { seq: SEQ, oid: 1, ver: 0 };
-    let key = vec![b"last_fid\0".to_vec(), fid.to_bytes(ByteOrder::Little)];
-    let mut call = Call::new(Opcode::OST_GET_INFO, key);
-    call.reply_lens = vec![16];
+    let key = Buffers::new().text(b"last_fid").layout(&fid);
+    let call = Call::new(Opcode::OST_GET_INFO, key).answered_by(&[16]);
     let last = world.call(client, call).unwrap();
     assert_eq!(last.msg().unwrap().get::<Fid>(1).unwrap(), Fid { oid: 9, ..fid });
-    let mut other = Call::new(Opcode::OST_GET_INFO, vec![b"fiemap".to_vec()]);
-    other.reply_lens = vec![16];
+    let other = Call::new(Opcode::OST_GET_INFO, Buffers::from([b"fiemap"])).answered_by(&[16]);
     assert_eq!(errno(world.call(client, other)), Errno::EOPNOTSUPP);
 }
 
@@ -596,8 +594,8 @@ fn l96_promises_that_are_given_back_or_of_clients_that_are_gone_are_free_again()
     let mut back = Obdo { grant: given - 8192, ..Obdo::default() };
     back.valid = Valid::GRANT;
     let key = b"grant_shrink\0".to_vec();
-    let mut call = Call::new(Opcode::OST_SET_INFO, vec![key, back.to_bytes(ByteOrder::Little)]);
-    call.reply_lens = vec![Obdo::LEN as u32];
+    let call = Call::new(Opcode::OST_SET_INFO, Buffers::new().bytes(key).layout(&back))
+        .answered_by(&[Obdo::LEN as u32]);
     world.call(first, call).unwrap();
     assert_eq!(promised(&mut world), 8192);
     world.kill(first);

@@ -4,7 +4,7 @@
 use lnet_types::{Errno, Prng};
 use lustre_wire::fid::{Fid, ObjectId, Valid};
 use lustre_wire::ost::{Niobuf, NiobufFlags, Obdo, ObdoFlags};
-use lustre_wire::{Opcode, Portal};
+use lustre_wire::{Buffers, Opcode, Portal};
 use ptlrpc::{Bulk, Call, CallError, Direction};
 
 use super::ost::{errno, make, object, pattern, read_range, world, write, write_call};
@@ -72,14 +72,14 @@ fn l72_counts_and_descriptors_that_lie_are_dropped() {
     ];
     for (name, buffer, at, bytes) in edits {
         let mut call = write_call(&mut world, object(1), &[range(0, 10)], &[1; 10], |_| ());
-        let edited = &mut call.buffers[buffer];
+        let mut edited = call.buffers.get(buffer).unwrap().to_vec();
         edited.resize(edited.len().max(at + bytes.len()), 0);
         edited[at..at + bytes.len()].copy_from_slice(bytes);
+        call.buffers.replace(buffer, edited);
         assert!(is_dropped(&mut world, client, call), "{name}");
     }
     let mut two = write_call(&mut world, object(1), &[range(0, 10)], &[1; 10], |_| ());
-    let again = two.buffers[1].clone();
-    two.buffers[1].extend(again);
+    two.buffers.replace(1, two.buffers.get(1).unwrap().repeat(2));
     assert!(is_dropped(&mut world, client, two), "two objects");
     let mut some = vec![range(0, 4096), range(4096, 10)];
     some[1].flags = NiobufFlags::WRITE;
@@ -132,11 +132,11 @@ fn l76_objects_of_no_sequence_or_number_are_refused_or_dropped_by_portal() {
     let unnamed = Obdo { id: object(1), ..Obdo::default() };
     let call = wire::object(Opcode::OST_GETATTR, &unnamed);
     assert_eq!(errno(world.call(client, call)), Errno::EPROTO);
-    let mut none = Call::new(Opcode::OST_GETATTR, vec![]);
-    none.reply_lens = vec![208];
+    let mut none = Call::new(Opcode::OST_GETATTR, Buffers::new());
+    none = none.answered_by(&[208]);
     assert_eq!(errno(world.call(client, none)), Errno::EFAULT);
-    let mut other = Call::new(Opcode::OST_QUOTACTL, vec![vec![0; 200]]);
-    other.reply_lens = vec![208];
+    let mut other = Call::new(Opcode::OST_QUOTACTL, Buffers::new().bytes(&vec![0; 200]));
+    other = other.answered_by(&[208]);
     assert_eq!(errno(world.call(client, other)), Errno::EOPNOTSUPP);
 }
 
@@ -202,15 +202,16 @@ fn requests_of_random_bytes_leave_the_target_at_work() {
         // Some buffers are cut, or a bit of them is another.
         if n.is_multiple_of(3) {
             let at = prng.next_u64() as usize % call.buffers.len();
-            let buffer = &mut call.buffers[at];
+            let mut buffer = call.buffers.get(at).unwrap().to_vec();
             let len = buffer.len();
             if n.is_multiple_of(2) {
                 buffer.truncate(prng.next_u64() as usize % (len + 1));
             } else if len > 0 {
                 buffer[prng.next_u64() as usize % len] ^= 1 << (n % 8);
             }
+            call.buffers.replace(at, buffer);
         }
-        call.reply_lens = vec![4096, 4096];
+        call = call.answered_by(&[4096, 4096]);
         call.portals = Some((
             if n.is_multiple_of(5) { Portal::OST_REQUEST } else { Portal::OST_IO },
             Portal::OSC_REPLY,

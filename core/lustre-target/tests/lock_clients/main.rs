@@ -23,7 +23,7 @@ use lustre_target::lock::wire::{fence_of, resource_of};
 use lustre_target::{Commit, Lock, MemoryStore, Targets, start};
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ldlm::{LockFlags, Policy};
-use lustre_wire::{ImportKind, Opcode, Portal};
+use lustre_wire::{Buffers, ImportKind, Opcode, Portal};
 use ptlrpc::world::World;
 use ptlrpc::{
     Config, Event, EvictReason, ImportConfig, ImportId, ImportState, Lose, Part, Past, Ptlrpc,
@@ -335,7 +335,7 @@ fn ask(name: &str, mode: Mode, start: u64, end: u64) -> Ask {
     let policy = Policy::Extent { start, end, gid: 0 };
     Ask {
         flags: LockFlags::NO_EXPANSION,
-        beside: vec![name.as_bytes().to_vec()],
+        beside: Buffers::from([name]),
         ..Ask::new(resource_of(name).unwrap(), mode, policy)
     }
 }

@@ -4,10 +4,10 @@ use lnet_types::Errno;
 use lustre_target::Commit;
 use lustre_wire::fid::Valid;
 use lustre_wire::mds::{MdtBody, SetattrValid};
-use lustre_wire::{Fid, Layout as _, Opcode};
+use lustre_wire::{Buffers, Fid, Opcode};
 use ptlrpc::Call;
 
-use super::{Bench, Client, LITTLE, OPEN_CREATE, OPEN_READ, OPEN_WRITE, ROOT, text};
+use super::{Bench, Client, OPEN_CREATE, OPEN_READ, OPEN_WRITE, ROOT, text};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -32,9 +32,8 @@ fn for_user(mask: u16) -> Vec<u8> {
 fn get(bench: &mut Bench, c: Client, fid: Fid, name: &str) -> Result<Vec<u8>, Errno> {
     let valid = if name.is_empty() { Valid::XATTRLS } else { Valid::XATTR };
     let body = MdtBody { eadatasize: 4096, ..c.body(fid, Valid::ID | valid) };
-    let buffers = vec![body.to_bytes(LITTLE), Vec::new(), text(name)];
-    let mut call = Call::new(Opcode::MDS_GETXATTR, buffers);
-    call.reply_lens = vec![216, 4096];
+    let buffers = Buffers::new().layout(&body).bytes(b"").bytes(&text(name));
+    let call = Call::new(Opcode::MDS_GETXATTR, buffers).answered_by(&[216, 4096]);
     let reply = bench.call(c, call).map_err(ptlrpc::CallError::errno)?;
     Ok(reply.msg().unwrap().buffer(2).unwrap_or_default().to_vec())
 }

@@ -11,7 +11,7 @@ use lustre_wire::dir::page;
 use lustre_wire::fid::{RangeKind, SeqOp, SeqRange, Valid};
 use lustre_wire::ldlm::{Disposition, InodeBits, LockFlags, LockReply};
 use lustre_wire::mds::{CreateRecord, MdtBody, ReintOp, SetattrValid};
-use lustre_wire::{Fid, Layout, Opcode, Portal};
+use lustre_wire::{Buffers, Fid, Opcode, Portal};
 use ptlrpc::{Call, CallError, CallId};
 
 use super::locks::getattr;
@@ -32,13 +32,13 @@ fn two(commit: Commit) -> (Bench, Client, Client) {
     (bench, c, d)
 }
 
-fn rmdir(d: Client, dir: Fid, name: &str, file: Fid) -> Vec<Vec<u8>> {
+fn rmdir(d: Client, dir: Fid, name: &str, file: Fid) -> Buffers {
     let record = d.named(ReintOp::UNLINK, (dir, file), DIR);
-    vec![record, Vec::new(), super::text(name), Vec::new()]
+    Buffers::from([record, Vec::new(), super::text(name), Vec::new()])
 }
 
 /// The status of a change, and the file by which it names another target.
-fn sent_on(bench: &mut Bench, c: Client, buffers: Vec<Vec<u8>>) -> (i32, Fid, Valid) {
+fn sent_on(bench: &mut Bench, c: Client, buffers: Buffers) -> (i32, Fid, Valid) {
     let call = Call { error_reply: true, ..reint(buffers) };
     let reply = bench.call(c, call).unwrap();
     let body: MdtBody = reply.msg().unwrap().get(1).unwrap();
@@ -58,9 +58,8 @@ fn names(bench: &mut Bench, c: Client, dir: Fid) -> Vec<(Vec<u8>, Fid)> {
 
 fn locate(bench: &mut Bench, c: Client, seq: u64) -> Result<SeqRange, Errno> {
     let range = SeqRange { start: seq, ..SeqRange::default() };
-    let buffers = vec![SeqOp::LOOKUP.to_bytes(LITTLE), range.to_bytes(LITTLE)];
-    let mut call = Call::new(Opcode::FLD_QUERY, buffers);
-    call.reply_lens = vec![24];
+    let buffers = Buffers::new().layout(&SeqOp::LOOKUP).layout(&range);
+    let call = Call::new(Opcode::FLD_QUERY, buffers).answered_by(&[24]);
     let reply = bench.call(c, call).map_err(CallError::errno)?;
     Ok(reply.msg().unwrap().get(1).unwrap())
 }
@@ -193,7 +192,7 @@ fn other_target_refuses_what_its_directory_does_not_allow() {
     // Not what it names.
     assert_eq!(bench.reint(d, rmdir(d, c.fid(1), "none", d.fid(8))), Err(Errno::ENOENT));
     let record = d.named(ReintOp::UNLINK, (c.fid(1), d.fid(8)), 0);
-    let unlink = vec![record, Vec::new(), super::text("roots"), Vec::new()];
+    let unlink = Buffers::from([record, Vec::new(), super::text("roots"), Vec::new()]);
     assert_eq!(bench.reint(d, unlink), Err(Errno::EISDIR));
     // Spread over both.
     let layout = [0x0CD3_0CD0u32, 2].into_iter().flat_map(u32::to_le_bytes).chain([0; 40]);
@@ -457,9 +456,9 @@ fn name_is_held_while_its_change_is_under_way() {
     for removes in [false, true] {
         let (mut bench, [c, d], changed) = begun(removes);
         let body = MdtBody { eadatasize: 4096, ..c.body(ROOT, Valid::ID | Valid::MODE) };
-        let buffers = vec![body.to_bytes(LITTLE), Vec::new(), super::text("r")];
-        let mut call = Call::new(Opcode::MDS_GETATTR_NAME, buffers);
-        call.reply_lens = vec![216, 4096, 0, 0, 0, 0];
+        let buffers = Buffers::new().layout(&body).bytes(b"").bytes(&super::text("r"));
+        let call =
+            Call::new(Opcode::MDS_GETATTR_NAME, buffers).answered_by(&[216, 4096, 0, 0, 0, 0]);
         let looked = bench.begin(c, call);
         let made = bench.begin(c, reint(c.create(ROOT, "r", 6, 0o040_755, b"")));
         let ends =
@@ -481,10 +480,10 @@ fn name_is_held_while_its_change_is_under_way() {
 fn says(bench: &mut Bench, what: u32, number: u64, rest: &[u8]) -> Result<(), CallError> {
     let words = [2, 1, what].into_iter().flat_map(u32::to_le_bytes);
     let numbers = [number, 0].into_iter().flat_map(u64::to_le_bytes);
-    let bytes = words.chain(numbers).chain(rest.iter().copied()).collect();
-    let mut call = Call::new(AcrossWire::OPCODE, vec![bytes]);
+    let bytes: Vec<u8> = words.chain(numbers).chain(rest.iter().copied()).collect();
+    let mut call =
+        Call::new(AcrossWire::OPCODE, Buffers::new().bytes(bytes)).answered_by(&[16 << 10]);
     call.portals = Some((Portal::OUT, Portal::OSC_REPLY));
-    call.reply_lens = vec![16 << 10];
     let call = bench.party(bench.server, |party, below| {
         let rpc = &mut party.ptlrpc.rpc(below);
         let all = rpc.imports();
@@ -665,9 +664,9 @@ impl Storm {
     fn lookup(&mut self, parent: usize, name: &str) -> Result<Fid, Errno> {
         let (dir, c) = (self.parents[parent], self.clients[parent]);
         let body = MdtBody { eadatasize: 4096, ..c.body(dir, Valid::ID | Valid::MODE) };
-        let buffers = vec![body.to_bytes(LITTLE), Vec::new(), super::text(name)];
-        let mut call = Call::new(Opcode::MDS_GETATTR_NAME, buffers);
-        call.reply_lens = vec![216, 4096, 0, 0, 0, 0];
+        let buffers = Buffers::new().layout(&body).bytes(b"").bytes(&super::text(name));
+        let call =
+            Call::new(Opcode::MDS_GETATTR_NAME, buffers).answered_by(&[216, 4096, 0, 0, 0, 0]);
         let call = self.bench.begin(c, call);
         end(&mut self.bench, c, call).map(|body| body.fid1)
     }

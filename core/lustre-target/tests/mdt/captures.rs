@@ -11,7 +11,7 @@ use lustre_wire::dir::{PAGE_LEN, page};
 use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{Disposition, LockFlags, LockReply, LockRequest};
 use lustre_wire::mds::{Epoch, MdtBody, ReintOp};
-use lustre_wire::{Fid, Layout, Msg, MsgKind, Opcode, Portal};
+use lustre_wire::{Buffers, Fid, Layout, Msg, MsgKind, Opcode, Portal};
 use ptlrpc::{Bulk, Call, Direction};
 
 use super::{Bench, Client, LITTLE, ROOT};
@@ -146,7 +146,7 @@ fn play(name: &str, dir: (&str, Fid)) -> (BTreeMap<String, (usize, usize)>, Vec<
     let bench = &mut Bench::new(4);
     let root = bench.client("before", 0);
     let mut buffers = root.create(ROOT, dir.0, 1, 0o040_755, b"");
-    buffers[0][56..72].copy_from_slice(&dir.1.to_bytes(LITTLE));
+    buffers.get_mut(0).unwrap()[56..72].copy_from_slice(&dir.1.to_bytes(LITTLE));
     bench.reint(root, buffers).unwrap();
     let recording = recorded(name, &METADATA);
     let nids: BTreeSet<Nid> = recording.iter().map(|pair| pair.client).collect();
@@ -175,16 +175,16 @@ fn play(name: &str, dir: (&str, Fid)) -> (BTreeMap<String, (usize, usize)>, Vec<
             continue;
         }
         let client = clients[&client];
-        let mut buffers: Vec<Vec<u8>> = asked.buffers().skip(1).map(renamed).collect();
+        let mut buffers: Buffers = asked.buffers().skip(1).map(renamed).collect();
         if opcode == Opcode::MDS_CLOSE {
             let epoch: Epoch = asked.get(1).unwrap();
             let handle = handles.get(&epoch.handle).copied().unwrap_or(epoch.handle);
-            buffers[0] = Epoch { handle }.to_bytes(LITTLE);
+            buffers.replace(0, Epoch { handle }.to_bytes(LITTLE));
         }
         let mut call = Call::new(opcode, buffers);
         call.modifies = intent || call.modifies;
         call.portals = Some((Portal(portal), Portal::MDC_REPLY));
-        call.reply_lens = vec![8192; 4];
+        call = call.answered_by(&[8192; 4]);
         let mut memory = None;
         if opcode == Opcode::MDS_READPAGE {
             let room = asked.get::<MdtBody>(1).unwrap().nlink;

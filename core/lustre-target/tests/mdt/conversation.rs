@@ -17,7 +17,7 @@ use lustre_wire::ldlm::{
 use lustre_wire::mds::{Epoch, MdtBody};
 use lustre_wire::ost::{IoObj, Obdo, ObdoFlags};
 use lustre_wire::striping::{StripeObject, Stripes, Striping};
-use lustre_wire::{Fid, ImportKind, Layout, Msg, MsgKind, Opcode, Portal};
+use lustre_wire::{Buffers, Fid, ImportKind, Layout, Msg, MsgKind, Opcode, Portal};
 use ptlrpc::{Bulk, Call, CallError, CallId, Direction, ImportConfig, ImportId, Reply};
 
 use super::captures::seen;
@@ -191,7 +191,7 @@ impl Play {
         let mut bench = Bench::new(osts);
         let root = bench.client("before", 0);
         let mut buffers = root.create(ROOT, dir.0, 1, 0o040_755, b"");
-        buffers[0][56..72].copy_from_slice(&dir.1.to_bytes(LITTLE));
+        buffers.get_mut(0).unwrap()[56..72].copy_from_slice(&dir.1.to_bytes(LITTLE));
         bench.reint(root, buffers).unwrap();
         let mut nids: Vec<Nid> = recording.steps.iter().map(|step| step.client).collect();
         nids.sort_unstable();
@@ -261,9 +261,8 @@ impl Play {
     }
 
     /// The buffers of a request, with our names.
-    fn buffers(&self, asked: &Msg<'_>, opcode: Opcode) -> Vec<Vec<u8>> {
-        let mut buffers: Vec<Vec<u8>> =
-            asked.buffers().skip(1).map(|buffer| buffer.to_vec()).collect();
+    fn buffers(&self, asked: &Msg<'_>, opcode: Opcode) -> Buffers {
+        let mut buffers: Buffers = asked.buffers().skip(1).map(|buffer| buffer.to_vec()).collect();
         match opcode {
             Opcode::LDLM_ENQUEUE | Opcode::LDLM_CANCEL | Opcode::LDLM_CONVERT => {
                 let mut request = LockRequest::of(asked, 1).unwrap();
@@ -276,22 +275,22 @@ impl Play {
                     request.desc.resource.words[0] = ours.first;
                     request.desc.resource.words[1] = ours.oid.into();
                 }
-                buffers[0] = request.to_bytes(LITTLE);
+                buffers.replace(0, request.to_bytes(LITTLE));
             }
             Opcode::OST_READ | Opcode::OST_WRITE | Opcode::OST_PUNCH | Opcode::OST_SYNC => {
                 let mut body: Obdo = asked.get(1).unwrap();
                 body.id = self.object(body.id);
                 body.handle = self.lock(body.handle);
-                buffers[0] = body.to_bytes(LITTLE);
+                buffers.replace(0, body.to_bytes(LITTLE));
                 if let Ok(mut object) = asked.get::<IoObj>(2) {
                     object.id = self.object(object.id);
-                    buffers[1] = object.to_bytes(LITTLE);
+                    buffers.replace(1, object.to_bytes(LITTLE));
                 }
             }
             Opcode::MDS_CLOSE => {
                 let epoch: Epoch = asked.get(1).unwrap();
                 let handle = self.handles.get(&epoch.handle).copied().unwrap_or(epoch.handle);
-                buffers[0] = Epoch { handle }.to_bytes(LITTLE);
+                buffers.replace(0, Epoch { handle }.to_bytes(LITTLE));
             }
             _ => {}
         }
@@ -339,10 +338,8 @@ impl Play {
         let intent = intent_of(&asked, opcode);
         call.modifies = call.modifies && intent.is_none_or(|intent| intent == Intent::LAYOUT)
             || intent.is_some_and(|intent| intent.contains(Intent::OPEN));
-        call.reply_lens = match opcode {
-            Opcode::OST_READ => vec![208, 1 << 16],
-            _ => vec![8192; 4],
-        };
+        let lens: &[u32] = if opcode == Opcode::OST_READ { &[208, 1 << 16] } else { &[8192; 4] };
+        call = call.answered_by(lens);
         let mut memory = IoVec::new();
         let inline = |body: Obdo| body.flags.contains(ObdoFlags::SHORT_IO);
         match opcode {
@@ -521,9 +518,8 @@ fn without_data(lock: &LockReply) -> Call {
     let mut desc = LockDesc { requested: lock.desc.granted, ..LockDesc::default() };
     desc.policy.start = lock.desc.policy.start & !InodeBits::DOM.bits();
     let request = LockRequest::new(LockFlags::empty(), 1, desc, &[lock.handle]);
-    let mut call = Call::new(Opcode::LDLM_CONVERT, vec![request.to_bytes(LITTLE)]);
-    call.reply_lens = vec![112];
-    call
+    Call::new(Opcode::LDLM_CONVERT, Buffers::new().bytes(request.to_bytes(LITTLE)))
+        .answered_by(&[112])
 }
 
 /// The locks that a request gives back, or changes.

@@ -13,7 +13,7 @@ use lustre_wire::ost::{NiobufFlags, Obdo};
 use lustre_wire::striping::{
     ComponentEntry, CompositeHead, Magic, Pattern, StripeHead, Stripes, Striping,
 };
-use lustre_wire::{Fid, Layout as _, Opcode};
+use lustre_wire::{Buffers, Fid, Layout as _, Opcode};
 use ptlrpc::{Bulk, Call, CallError, Direction, Reply};
 
 use super::{Bench, Client, LITTLE, OPEN_CREATE, OPEN_WRITE, ROOT};
@@ -127,9 +127,8 @@ pub(super) fn data_lock(fid: Fid, mode: LockMode, flags: LockFlags, cookie: u64)
         ..LockDesc::default()
     };
     let request = LockRequest::new(flags, 1, desc, &[cookie]);
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, vec![request.to_bytes(LITTLE)]);
-    call.reply_lens = vec![112, 56];
-    call
+    Call::new(Opcode::LDLM_ENQUEUE, Buffers::new().bytes(request.to_bytes(LITTLE)))
+        .answered_by(&[112, 56])
 }
 
 fn glimpse(bench: &mut Bench, c: Client, fid: Fid) -> Result<Lvb, Errno> {
@@ -265,10 +264,11 @@ fn c104_a_close_gives_no_hint_of_a_size_that_the_target_knows() {
         let (body, ..) = super::opened(bench.call(c, call)).unwrap();
         write(bench, c, body.fid1, 0, b"12345").unwrap();
         let mut close = c.close(body.fid1, body.open_handle);
-        let mut record: SetattrRecord = SetattrRecord::parse(LITTLE, &close.buffers[1]).unwrap();
+        let mut record: SetattrRecord =
+            SetattrRecord::parse(LITTLE, close.buffers.get(1).unwrap()).unwrap();
         record.valid = SetattrValid::LSIZE | SetattrValid::LBLOCKS;
         (record.size, record.blocks) = (1 << 40, 1 << 31);
-        close.buffers[1] = record.to_bytes(LITTLE);
+        close.buffers.replace(1, record.to_bytes(LITTLE));
         bench.call(c, close).unwrap();
         let shown = bench.getattr(c, body.fid1).unwrap();
         assert_eq!(shown.size, seen, "{name}");
@@ -277,9 +277,9 @@ fn c104_a_close_gives_no_hint_of_a_size_that_the_target_knows() {
     // Nor does a truncate leave one.
     let f = c.fid(2);
     let mut buffers = c.setattr(f, SetattrValid::SIZE | SetattrValid::CTIME, 0, 0);
-    let mut record: SetattrRecord = SetattrRecord::parse(LITTLE, &buffers[0]).unwrap();
+    let mut record: SetattrRecord = SetattrRecord::parse(LITTLE, buffers.get(0).unwrap()).unwrap();
     record.size = 1 << 40;
-    buffers[0] = record.to_bytes(LITTLE);
+    buffers.replace(0, record.to_bytes(LITTLE));
     bench.reint(c, buffers).unwrap();
     bench.call(c, wire::punch(ObjectId::of(f), 3)).unwrap();
     assert_eq!(bench.getattr(c, f).unwrap().size, 3);

@@ -9,7 +9,7 @@ use lustre_wire::ldlm::{
 };
 use lustre_wire::mds::{MdtBody, SetattrValid};
 use lustre_wire::ost::NiobufFlags;
-use lustre_wire::{Fid, Layout, Opcode};
+use lustre_wire::{Buffers, Fid, Opcode};
 use ptlrpc::Call;
 
 use super::data::{CREATE, bytes_of, data_lock, read_call, wish};
@@ -29,29 +29,23 @@ fn ask(fid: Fid, mode: LockMode, bits: InodeBits, flags: LockFlags, cookie: u64)
 
 pub(super) fn getattr(c: Client, dir: Fid, name: &str, flags: LockFlags, cookie: u64) -> Call {
     let body = MdtBody { eadatasize: 4096, ..c.body(dir, Valid::ID | Valid::EASIZE) };
-    let buffers = vec![
-        ask(dir, LockMode::CR, InodeBits::UPDATE, flags, cookie),
-        Intent::GETATTR.to_bytes(LITTLE),
-        body.to_bytes(LITTLE),
-        Vec::new(),
-        text(name),
-    ];
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers);
-    call.reply_lens = vec![112, 216, 4096, 0, 0, 0, 0, 0];
-    call
+    let buffers = Buffers::new()
+        .bytes(&ask(dir, LockMode::CR, InodeBits::UPDATE, flags, cookie))
+        .layout(&Intent::GETATTR)
+        .layout(&body)
+        .bytes(b"")
+        .bytes(&text(name));
+    Call::new(Opcode::LDLM_ENQUEUE, buffers).answered_by(&[112, 216, 4096, 0, 0, 0, 0, 0])
 }
 
 fn layout(fid: Fid, cookie: u64) -> Call {
     let intent = LayoutIntent { opcode: LayoutOp::ACCESS, flags: 0, start: 0, end: u64::MAX };
-    let buffers = vec![
-        ask(fid, LockMode::CR, InodeBits::LAYOUT, LockFlags::empty(), cookie),
-        Intent::LAYOUT.to_bytes(LITTLE),
-        intent.to_bytes(LITTLE),
-        Vec::new(),
-    ];
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers);
-    call.reply_lens = vec![112, 4096];
-    call
+    let buffers = Buffers::new()
+        .bytes(&ask(fid, LockMode::CR, InodeBits::LAYOUT, LockFlags::empty(), cookie))
+        .layout(&Intent::LAYOUT)
+        .layout(&intent)
+        .bytes(b"");
+    Call::new(Opcode::LDLM_ENQUEUE, buffers).answered_by(&[112, 4096])
 }
 
 /// Status of the reply, its lock, mode and bits.
@@ -79,7 +73,7 @@ fn c61_attributes_come_with_a_lock_that_each_change_of_them_calls_back() {
     let bench = &mut Bench::new(1);
     let [a, b] = bench.caching(&["a", "b"])[..] else { panic!("two clients") };
     let f = file(bench, a, "f", 1);
-    let changes: [(Vec<Vec<u8>>, u64); 3] = [
+    let changes: [(Buffers, u64); 3] = [
         (b.setattr(f, SetattrValid::MODE | SetattrValid::CTIME, 0o600, 0), 0x13),
         (b.setattr(f, SetattrValid::CTIME, 0, 0), 0x2),
         (b.unlink(ROOT, "f", 0), 0x1b),
@@ -163,10 +157,10 @@ fn c87_open_comes_with_a_lock_and_a_writer_of_data_here_may_cache_them() {
     let bench = &mut Bench::new(1);
     let [a, b] = bench.caching(&["a", "b"])[..] else { panic!("two clients") };
     let wants = |mut call: Call, cookie: u64| {
-        let mut request = LockRequest::parse(LITTLE, &call.buffers[0]).unwrap();
+        let mut request = LockRequest::parse(LITTLE, call.buffers.get(0).unwrap()).unwrap();
         request.flags.remove(LockFlags::INTENT_ONLY);
         request.handles[0] = cookie;
-        call.buffers[0] = request.to_bytes(LITTLE);
+        call.buffers.replace(0, request.to_bytes(LITTLE));
         call
     };
     let plain = a.open(ROOT, "plain", 1, OPEN_CREATE | OPEN_WRITE, Vec::new());

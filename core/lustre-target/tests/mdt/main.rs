@@ -41,7 +41,7 @@ use lustre_wire::mds::{
 };
 use lustre_wire::ost::Obdo;
 use lustre_wire::striping::{Stripes, Striping};
-use lustre_wire::{Fid, ImportKind, Layout, Opcode, Portal};
+use lustre_wire::{Buffers, Fid, ImportKind, Layout, Opcode, Portal};
 use ptlrpc::world::World;
 use ptlrpc::{
     Answer, Call, CallError, CallId, Config, Direction, Event, ImportConfig, ImportId, Past,
@@ -389,9 +389,8 @@ impl Bench {
     fn client_of(&mut self, index: u32, upper: UpperId, name: &str, uid: u32) -> Client {
         let mdt = self.import(upper, ImportKind::Mdc, &mdt(index), name);
         let client = Client { upper, mdt, seq: 0, uid };
-        let buffers = vec![SeqOp::META.to_bytes(LITTLE), SeqRange::default().to_bytes(LITTLE)];
-        let mut call = Call::new(Opcode::SEQ_QUERY, buffers);
-        call.reply_lens = vec![24];
+        let buffers = Buffers::new().layout(&SeqOp::META).layout(&SeqRange::default());
+        let call = Call::new(Opcode::SEQ_QUERY, buffers).answered_by(&[24]);
         let reply = self.call(client, call).unwrap();
         let range: SeqRange = reply.msg().unwrap().get(1).unwrap();
         assert_eq!((range.end, range.index), (range.start + 1, index));
@@ -431,7 +430,7 @@ impl Bench {
         panic!("the call has no end");
     }
 
-    fn reint(&mut self, client: Client, buffers: Vec<Vec<u8>>) -> Result<MdtBody, Errno> {
+    fn reint(&mut self, client: Client, buffers: Buffers) -> Result<MdtBody, Errno> {
         body_of(self.call(client, reint(buffers)), 1)
     }
 
@@ -456,24 +455,24 @@ impl Bench {
 
     fn lookup(&mut self, client: Client, dir: Fid, name: &str) -> Result<MdtBody, Errno> {
         let body = MdtBody { eadatasize: 4096, ..client.body(dir, Valid::ID | Valid::MODE) };
-        let buffers = vec![body.to_bytes(LITTLE), Vec::new(), text(name)];
-        let mut call = Call::new(Opcode::MDS_GETATTR_NAME, buffers);
-        call.reply_lens = vec![216, 4096, 0, 0, 0, 0];
+        let buffers = Buffers::new().layout(&body).bytes(b"").bytes(text(name));
+        let call =
+            Call::new(Opcode::MDS_GETATTR_NAME, buffers).answered_by(&[216, 4096, 0, 0, 0, 0]);
         body_of(self.call(client, call), 1)
     }
 
     fn getattr(&mut self, client: Client, fid: Fid) -> Result<MdtBody, Errno> {
         let body = MdtBody { eadatasize: 4096, ..client.body(fid, Valid::ID | Valid::EASIZE) };
-        let mut call = Call::new(Opcode::MDS_GETATTR, vec![body.to_bytes(LITTLE), Vec::new()]);
-        call.reply_lens = vec![216, 4096, 0, 0, 0, 0];
+        let call = Call::new(Opcode::MDS_GETATTR, Buffers::new().layout(&body).bytes(b""))
+            .answered_by(&[216, 4096, 0, 0, 0, 0]);
         body_of(self.call(client, call), 1)
     }
 
     /// Pages of a directory from a hash on.
     fn pages(&mut self, client: Client, dir: Fid, hash: u64, room: u32) -> Vec<u8> {
         let body = MdtBody { size: hash, mode: 3, nlink: room, ..client.body(dir, Valid::ID) };
-        let mut call = Call::new(Opcode::MDS_READPAGE, vec![body.to_bytes(LITTLE), Vec::new()]);
-        call.reply_lens = vec![216];
+        let mut call = Call::new(Opcode::MDS_READPAGE, Buffers::new().layout(&body).bytes(b""))
+            .answered_by(&[216]);
         let memory = self.world.heap.memory(vec![0; room as usize]);
         call.bulk = Some(ptlrpc::Bulk { direction: Direction::Read, memory: memory.clone() });
         self.call(client, call).unwrap();
@@ -512,17 +511,15 @@ fn wanted() -> ConnectData {
 /// A lock is given back.
 fn cancel(handle: u64) -> Call {
     let request = LockRequest::new(LockFlags::empty(), 1, LockDesc::default(), &[handle]);
-    Call::new(Opcode::LDLM_CANCEL, vec![request.to_bytes(LITTLE)])
+    Call::new(Opcode::LDLM_CANCEL, Buffers::new().bytes(request.to_bytes(LITTLE)))
 }
 
 fn text(name: &str) -> Vec<u8> {
     [name.as_bytes(), b"\0"].concat()
 }
 
-fn reint(buffers: Vec<Vec<u8>>) -> Call {
-    let mut call = Call::new(Opcode::MDS_REINT, buffers);
-    call.reply_lens = vec![216, 4096, 0, 0, 0];
-    call
+fn reint(buffers: Buffers) -> Call {
+    Call::new(Opcode::MDS_REINT, buffers).answered_by(&[216, 4096, 0, 0, 0])
 }
 
 fn body_of(end: Result<Reply, CallError>, index: usize) -> Result<MdtBody, Errno> {
@@ -588,10 +585,10 @@ impl Client {
         }
     }
 
-    fn create(self, dir: Fid, name: &str, oid: u32, mode: u32, data: &[u8]) -> Vec<Vec<u8>> {
+    fn create(self, dir: Fid, name: &str, oid: u32, mode: u32, data: &[u8]) -> Buffers {
         let head = self.head(ReintOp::CREATE, dir, self.fid(oid));
         let record = CreateRecord { head, mode, time: NOW, umask: 0o022, ..Default::default() };
-        vec![record.to_bytes(LITTLE), Vec::new(), text(name), data.to_vec(), Vec::new()]
+        Buffers::new().layout(&record).bytes(b"").bytes(text(name)).bytes(data).bytes(b"")
     }
 
     fn named(self, op: ReintOp, fids: (Fid, Fid), mode: u32) -> Vec<u8> {
@@ -599,22 +596,28 @@ impl Client {
         NameRecord { head, time: NOW + 1, mode, ..NameRecord::default() }.to_bytes(LITTLE)
     }
 
-    fn unlink(self, dir: Fid, name: &str, mode: u32) -> Vec<Vec<u8>> {
+    fn unlink(self, dir: Fid, name: &str, mode: u32) -> Buffers {
         let record = self.named(ReintOp::UNLINK, (dir, Fid::default()), mode);
-        vec![record, Vec::new(), text(name), Vec::new()]
+        Buffers::new().bytes(record).bytes(b"").bytes(text(name)).bytes(b"")
     }
 
-    fn rename(self, from: (Fid, &str), to: (Fid, &str)) -> Vec<Vec<u8>> {
+    fn rename(self, from: (Fid, &str), to: (Fid, &str)) -> Buffers {
         let record = self.named(ReintOp::RENAME, (from.0, to.0), 0);
-        vec![record, Vec::new(), Vec::new(), text(from.1), text(to.1), Vec::new()]
+        Buffers::new()
+            .bytes(record)
+            .bytes(b"")
+            .bytes(b"")
+            .bytes(text(from.1))
+            .bytes(text(to.1))
+            .bytes(b"")
     }
 
-    fn link(self, file: Fid, dir: Fid, name: &str) -> Vec<Vec<u8>> {
+    fn link(self, file: Fid, dir: Fid, name: &str) -> Buffers {
         let record = self.named(ReintOp::LINK, (file, dir), 0);
-        vec![record, Vec::new(), Vec::new(), text(name), Vec::new()]
+        Buffers::new().bytes(record).bytes(b"").bytes(b"").bytes(text(name)).bytes(b"")
     }
 
-    fn setattr(self, fid: Fid, valid: SetattrValid, mode: u32, uid: u32) -> Vec<Vec<u8>> {
+    fn setattr(self, fid: Fid, valid: SetattrValid, mode: u32, uid: u32) -> Buffers {
         let record = SetattrRecord {
             opcode: ReintOp::SETATTR,
             cap: self.capability(),
@@ -628,10 +631,10 @@ impl Client {
             ctime: NOW + 2,
             ..SetattrRecord::default()
         };
-        vec![record.to_bytes(LITTLE), Vec::new()]
+        Buffers::new().layout(&record).bytes(b"")
     }
 
-    fn setxattr(self, fid: Fid, name: &str, value: Option<&[u8]>, flags: u32) -> Vec<Vec<u8>> {
+    fn setxattr(self, fid: Fid, name: &str, value: Option<&[u8]>, flags: u32) -> Buffers {
         let record = SetxattrRecord {
             opcode: ReintOp::SETXATTR,
             cap: self.capability(),
@@ -642,8 +645,8 @@ impl Client {
             flags,
             ..SetxattrRecord::default()
         };
-        let value = value.unwrap_or_default().to_vec();
-        vec![record.to_bytes(LITTLE), Vec::new(), text(name), value]
+        let value = value.unwrap_or_default();
+        Buffers::new().layout(&record).bytes(b"").bytes(text(name)).bytes(value)
     }
 
     fn open(self, dir: Fid, name: &str, oid: u32, flags: u32, layout: Vec<u8>) -> Call {
@@ -669,30 +672,26 @@ impl Client {
         let flags = LockFlags::HAS_INTENT | LockFlags::INTENT_ONLY;
         let lock = LockRequest::new(flags, 1, desc, &[7]);
         let intent = Intent::OPEN | Intent::CREAT;
-        let mut buffers = vec![
-            lock.to_bytes(LITTLE),
-            intent.to_bytes(LITTLE),
-            record.to_bytes(LITTLE),
-            Vec::new(),
-            Vec::new(),
-            text(name),
-            layout,
-        ];
-        buffers.resize(11, Vec::new());
-        let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers);
+        let buffers = Buffers::from([lock.to_bytes(LITTLE)])
+            .layout(&intent)
+            .layout(record)
+            .bytes(b"")
+            .bytes(b"")
+            .bytes(text(name))
+            .bytes(layout)
+            .up_to(11);
+        let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers)
+            .answered_by(&[112, 216, 4096, 0, 0, 0, 16, 0, 0, 0]);
         call.modifies = true;
         call.keep = true;
-        call.reply_lens = vec![112, 216, 4096, 0, 0, 0, 16, 0, 0, 0];
         call
     }
 
     fn close(self, fid: Fid, handle: u64) -> Call {
         let opcode = ReintOp::SETATTR;
         let record = SetattrRecord { opcode, fid, ..SetattrRecord::default() };
-        let buffers = vec![Epoch { handle }.to_bytes(LITTLE), record.to_bytes(LITTLE), Vec::new()];
-        let mut call = Call::new(Opcode::MDS_CLOSE, buffers);
-        call.reply_lens = vec![216, 0, 0, 0, 0];
-        call
+        let buffers = Buffers::new().layout(&Epoch { handle }).layout(&record).bytes(b"");
+        Call::new(Opcode::MDS_CLOSE, buffers).answered_by(&[216, 0, 0, 0, 0])
     }
 }
 

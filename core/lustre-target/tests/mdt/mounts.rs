@@ -14,7 +14,7 @@ use lustre_wire::llog::{
 };
 use lustre_wire::mds::MdtBody;
 use lustre_wire::ost::Statfs;
-use lustre_wire::{ImportKind, Layout, Msg, Opcode, Portal};
+use lustre_wire::{Buffers, ImportKind, Layout, Msg, Opcode, Portal};
 use ptlrpc::{Bulk, Call, CallError, Direction, ImportConfig, ImportId, ImportState, Reply};
 
 use super::captures::{Pair, Seen, recorded, seen};
@@ -110,21 +110,20 @@ impl Mount {
     }
 
     /// Our handles in place of recorded ones.
-    fn buffers(&self, opcode: Opcode, asked: &Msg<'_>) -> Vec<Vec<u8>> {
-        let mut buffers: Vec<Vec<u8>> =
-            asked.buffers().skip(1).map(|buffer| buffer.to_vec()).collect();
+    fn buffers(&self, opcode: Opcode, asked: &Msg<'_>) -> Buffers {
+        let mut buffers: Buffers = asked.buffers().skip(1).map(|buffer| buffer.to_vec()).collect();
         let logs = [Opcode::LLOG_READ_HEADER, Opcode::LLOG_NEXT_BLOCK];
         if opcode == Opcode::LDLM_CANCEL {
             let mut request = LockRequest::of(asked, 1).unwrap();
             for handle in &mut request.handles {
                 *handle = self.locks.get(handle).copied().unwrap_or(*handle);
             }
-            buffers[0] = request.to_bytes(LITTLE);
+            buffers.replace(0, request.to_bytes(LITTLE));
         } else if logs.contains(&opcode) {
             let mut body: LlogdBody = asked.get(1).unwrap();
             let ours = self.logs.iter().rev().find(|(theirs, _)| *theirs == body.id);
             body.id = ours.map_or(body.id, |(_, ours)| *ours);
-            buffers[0] = body.to_bytes(LITTLE);
+            buffers.replace(0, body.to_bytes(LITTLE));
         }
         buffers
     }
@@ -220,7 +219,7 @@ impl Mount {
         let intent = opcode == Opcode::LDLM_ENQUEUE && asked.buffer(3).is_some();
         let mut call = Call::new(opcode, self.buffers(opcode, &asked));
         call.portals = Some((Portal(pair.portal), call_reply(pair.portal)));
-        call.reply_lens = vec![8192; 4];
+        call = call.answered_by(&[8192; 4]);
         let mut memory = None;
         if opcode == Opcode::MDS_READPAGE {
             let room = asked.get::<MdtBody>(1).unwrap().nlink;

@@ -5,7 +5,7 @@ use lustre_wire::Layout;
 use lustre_wire::dir::{END_OF_DIRECTORY, PAGE_LEN, page};
 use lustre_wire::fid::Valid;
 use lustre_wire::mds::{MdtBody, SetattrValid};
-use lustre_wire::{Fid, Opcode};
+use lustre_wire::{Buffers, Fid, Opcode};
 use ptlrpc::Call;
 
 use super::{Bench, LITTLE, NOW, ROOT, body_of};
@@ -85,7 +85,7 @@ fn a_name_that_no_file_may_have_is_refused() {
     assert_eq!(bench.mkdir(c, c.fid(9), "d", 1), Err(Errno::ESTALE));
     for fid in [Fid { seq: 0x2_0000_0401, oid: 0, ver: 0 }, Fid { seq: 7, oid: 1, ver: 0 }] {
         let mut buffers = c.create(ROOT, "d", 1, 0o040_755, b"");
-        buffers[0][56..72].copy_from_slice(&fid.to_bytes(LITTLE));
+        buffers.get_mut(0).unwrap()[56..72].copy_from_slice(&fid.to_bytes(LITTLE));
         assert_eq!(bench.reint(c, buffers), Err(Errno::EINVAL), "{fid}");
     }
 }
@@ -170,9 +170,8 @@ fn extended_attributes_are_kept_listed_and_removed() {
     assert_eq!(bench.reint(c, c.setxattr(d, "trusted.lma", Some(b"x"), 0)), Err(Errno::EPERM));
     let mut get = |valid, name: &str, room| {
         let body = MdtBody { eadatasize: room, ..c.body(d, Valid::ID | valid) };
-        let buffers = vec![body.to_bytes(LITTLE), Vec::new(), super::text(name)];
-        let mut call = Call::new(Opcode::MDS_GETXATTR, buffers);
-        call.reply_lens = vec![216, room];
+        let buffers = Buffers::new().layout(&body).bytes(b"").bytes(&super::text(name));
+        let call = Call::new(Opcode::MDS_GETXATTR, buffers).answered_by(&[216, room]);
         let reply = bench.call(c, call).map_err(ptlrpc::CallError::errno)?;
         let msg = reply.msg().unwrap();
         let body: MdtBody = msg.get(1).unwrap();
@@ -217,13 +216,14 @@ fn a_client_that_only_reads_changes_nothing() {
 fn a_request_that_is_damaged_is_refused() {
     let bench = &mut Bench::new(1);
     let c = bench.client("c", 0);
-    let whole = c.create(ROOT, "d", 1, 0o040_755, b"");
+    let made = c.create(ROOT, "d", 1, 0o040_755, b"");
+    let whole = made.get(0).unwrap();
     for (i, buffers) in [
-        vec![],
-        vec![vec![0; 136]],
-        vec![whole[0][..100].to_vec()],
-        vec![whole[0].clone(), Vec::new()],
-        vec![whole[0].clone(), Vec::new(), b"no end".to_vec()],
+        Buffers::new(),
+        Buffers::from([[0; 136]]),
+        Buffers::from([&whole[..100]]),
+        Buffers::from([whole, b""]),
+        Buffers::from([whole, b"", b"no end"]),
     ]
     .into_iter()
     .enumerate()
@@ -231,7 +231,7 @@ fn a_request_that_is_damaged_is_refused() {
         let e = body_of(bench.call(c, super::reint(buffers)), 1).unwrap_err();
         assert!([Errno::EPROTO, Errno::EOPNOTSUPP].contains(&e), "{i}: {e}");
     }
-    let tiny = bench.call(c, Call::new(Opcode::MDS_GETATTR, vec![vec![0; 20]])).unwrap_err();
+    let tiny = bench.call(c, Call::new(Opcode::MDS_GETATTR, Buffers::from([[0; 20]]))).unwrap_err();
     assert_eq!(tiny.errno(), Errno::EPROTO);
     assert_eq!(bench.getattr(c, ROOT).unwrap().nlink, 2);
 }

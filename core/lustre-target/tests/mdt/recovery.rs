@@ -3,7 +3,7 @@
 use lnet_types::Errno;
 use lustre_target::Commit;
 use lustre_target::ost::wire;
-use lustre_wire::{ImportKind, Opcode};
+use lustre_wire::{Buffers, ImportKind, Opcode};
 use ptlrpc::{Call, Lose, Part};
 
 use super::{Bench, Client, OPEN_CREATE, OPEN_WRITE, ROOT, body_of, opened, party, reint, size};
@@ -93,7 +93,7 @@ fn client_of_objects(bench: &mut Bench, other: Client) -> Client {
     let upper = bench.world.add(Box::new(party(bench.seeds)));
     let osc = bench.import(upper, ImportKind::Osc, "lfs-OST0000_UUID", "x");
     let client = Client { upper, mdt: osc, ..other };
-    bench.call_on(client, osc, Call::new(Opcode::OBD_PING, Vec::new())).unwrap();
+    bench.call_on(client, osc, Call::new(Opcode::OBD_PING, Buffers::new())).unwrap();
     client
 }
 

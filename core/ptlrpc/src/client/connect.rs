@@ -7,9 +7,9 @@ use std::sync::Arc;
 use core::time::Duration;
 
 use lnet::{Node, OpId, Report};
-use lnet_types::{ByteOrder, Errno, Instant, Nid};
+use lnet_types::{Errno, Instant, Nid};
 use lustre_wire::msg::size;
-use lustre_wire::{Body, ConnectData, ConnectFlags, ImportKind, Layout, OpFlags};
+use lustre_wire::{Body, Buffers, ConnectData, ConnectFlags, ImportKind, Layout, OpFlags};
 
 use super::connections::{Choice, Connection, Readiness, choose, pace};
 use super::import::Import;
@@ -34,9 +34,9 @@ const UUID_LEN: usize = 39;
 /// Room that a client leaves for connect data of servers to come (P-22).
 const NEWER: u32 = 128;
 
-fn uuid_buffer(uuid: &str) -> Vec<u8> {
-    let mut bytes = uuid.as_bytes().to_vec();
-    bytes.resize(UUID_LEN, 0);
+fn uuid_buffer(uuid: &str) -> [u8; UUID_LEN] {
+    let mut bytes = [0; UUID_LEN];
+    bytes.iter_mut().zip(uuid.bytes()).for_each(|(to, from)| *to = from);
     bytes
 }
 
@@ -198,9 +198,8 @@ impl Client {
         for nid in unready {
             self.discover(cx, import, nid);
         }
-        let order = ByteOrder::Little;
-        let (handle_bytes, data) = (own_handle.to_bytes(order), data.to_bytes(order));
-        let buffers = vec![uuids.0, uuids.1, handle_bytes, data, Vec::new()];
+        let uuids = Buffers::from([uuids.0, uuids.1]);
+        let buffers = uuids.layout(&own_handle).layout(&data).bytes(b"");
         let made = self.own_request(cx, import, Purpose::Connect, opcode, buffers);
         let Ok(id) = made else { return self.connect_failed(cx, import, None, false, SWITCH) };
         if let Some(r) = self.calls.get_mut(id) {

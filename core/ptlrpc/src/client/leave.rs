@@ -17,6 +17,7 @@ use crate::error::CallError;
 use crate::table::ImportId;
 use crate::timers::Timer;
 use crate::tunables::SWITCH;
+use lustre_wire::Buffers;
 
 impl Client {
     /// No more calls: those under way end, and the server gets a disconnect. `within` bounds the time
@@ -92,7 +93,7 @@ impl Client {
         if let Some(id) = im.recovering.take() {
             self.release(cx, id, Next::End(Err(CallError::Closed)));
         }
-        match self.own_request(cx, import, Purpose::Disconnect, opcode, Vec::new()) {
+        match self.own_request(cx, import, Purpose::Disconnect, opcode, Buffers::new()) {
             Ok(id) => {
                 // P-104: its own wait is 5 s, whatever the server is given.
                 cx.common.timers.set(Timer::Limit(id), cx.below.now() + SWITCH);

@@ -40,9 +40,9 @@ use std::sync::Arc;
 
 use lnet_types::{Instant, Nid};
 use lustre_wire::body::MsgKind;
-use lustre_wire::msg::{BODY_ONLY_LEN, Header, message_size, size_behind_body};
+use lustre_wire::msg::{BODY_ONLY_LEN, Header, message_size};
 use lustre_wire::{
-    Body, BodyFlags, ConnectData, ConnectFlags2, ImportKind, Opcode, Service, WireError,
+    Body, BodyFlags, Buffers, ConnectData, ConnectFlags2, ImportKind, Opcode, Service, WireError,
 };
 
 use crate::common::Cx;
@@ -232,12 +232,11 @@ impl Client {
             }
         }
         let portals = call.portals.unwrap_or_else(|| call.opcode.portals(im.config.kind));
-        let reply_len = u32::try_from(size_behind_body(&call.reply_lens)).unwrap_or(u32::MAX);
         let id = self.request(import, purpose, call.opcode, call.buffers)?;
         if let Some(r) = self.calls.get_mut(id) {
             r.portals = (portals.0.0, portals.1.0);
-            r.reply_len = reply_len;
-            r.header.repsize = reply_len;
+            r.reply_len = call.reply_max;
+            r.header.repsize = call.reply_max;
             r.bulk = call.bulk;
             r.resend = call.resend;
             r.delay = call.delay;
@@ -252,16 +251,16 @@ impl Client {
     }
 
     /// The buffers of a call that is under way, or retained.
-    pub(crate) fn buffers(&self, import: ImportId, call: CallId) -> Option<&[Vec<u8>]> {
+    pub(crate) fn buffers(&self, import: ImportId, call: CallId) -> Option<&Buffers> {
         let retained = self.imports.get(import).and_then(|im| im.retained.get(call));
         let own = |r: &&Request| r.import == import && r.purpose == Purpose::Call;
         let under_way = || self.calls.get(call).filter(own);
         let kept = retained.map(|kept| &kept.buffers);
-        kept.or_else(|| under_way().map(|r| &r.buffers)).map(Vec::as_slice)
+        kept.or_else(|| under_way().map(|r| &r.buffers))
     }
 
     /// Other buffers for such a call.
-    pub(crate) fn amend(&mut self, import: ImportId, call: CallId, buffers: Vec<Vec<u8>>) -> bool {
+    pub(crate) fn amend(&mut self, import: ImportId, call: CallId, buffers: Buffers) -> bool {
         let retained = self.imports.get_mut(import).and_then(|im| im.retained.get_mut(call));
         let amended = match (retained, self.calls.get_mut(call)) {
             (Some(kept), _) => &mut kept.buffers,
@@ -335,7 +334,7 @@ impl Client {
         import: ImportId,
         purpose: Purpose,
         opcode: Opcode,
-        buffers: Vec<Vec<u8>>,
+        buffers: Buffers,
     ) -> Result<CallId, CallError> {
         let id = self.request(import, purpose, opcode, buffers)?;
         self.number(cx, id, 0);
@@ -348,7 +347,7 @@ impl Client {
         import: ImportId,
         purpose: Purpose,
         opcode: Opcode,
-        buffers: Vec<Vec<u8>>,
+        buffers: Buffers,
     ) -> Result<CallId, CallError> {
         message_size(&buffers).map_err(CallError::BadRequest)?;
         let im = self.imports.get_mut(import).ok_or(CallError::NoImport)?;

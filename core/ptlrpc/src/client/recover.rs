@@ -2,9 +2,9 @@
 //! answered (P-69 … P-73).
 
 use lnet_types::Errno;
-use lustre_wire::Opcode;
 use lustre_wire::body::MsgKind;
 use lustre_wire::opcode::Effect;
+use lustre_wire::{Buffers, Opcode};
 
 use super::import::{Import, Leaving};
 use super::request::{Phase, Purpose, Request};
@@ -177,7 +177,7 @@ impl Client {
     /// The ping that ends a client's part (P-72).
     fn final_ping(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
         let (purpose, opcode) = (Purpose::FinalPing, Opcode::OBD_PING);
-        let made = self.own_request(cx, import, purpose, opcode, Vec::new());
+        let made = self.own_request(cx, import, purpose, opcode, Buffers::new());
         let Ok(id) = made else { return };
         if let (Some(r), Some(im)) = (self.calls.get_mut(id), self.imports.get_mut(import)) {
             r.body.flags.insert(Self::DONE);

@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use lnet::{MatchEntry, MdOptions, MdSpec, Put};
 use lnet_types::{Errno, Instant, IoVec, MdId, ProcessId, iovec_len, iovec_slice};
-use lustre_wire::msg::{BODY_ONLY_LEN, message_into, message_size};
+use lustre_wire::msg::{BODY_ONLY_LEN, message_into, message_size, size_behind_body};
 use lustre_wire::opcode::Effect;
-use lustre_wire::{Body, BodyFlags, Header, HeaderFlags, Opcode, Portal};
+use lustre_wire::{Body, BodyFlags, Buffers, Header, HeaderFlags, Opcode, Portal};
 
 use super::decide::{May, Passage, may};
 use super::slots::Class;
@@ -45,10 +45,10 @@ pub struct Bulk {
 pub struct Call {
     /// Operation.
     pub opcode: Opcode,
-    /// Buffers behind the body, in the byte order of the writer's choice: little-endian.
-    pub buffers: Vec<Vec<u8>>,
-    /// Lengths of the buffers behind the body that the reply may have.
-    pub reply_lens: Vec<u32>,
+    /// Buffers behind the body.
+    pub buffers: Buffers,
+    /// Bytes that the reply may have ([`Call::answered_by`]).
+    pub reply_max: u32,
     /// Bulk data.
     pub bulk: Option<Bulk>,
     /// Portals of request and reply, where they are not those of the opcode: a rename has its own
@@ -85,12 +85,12 @@ pub struct Call {
 impl Call {
     /// A call that waits, and is sent again, until it is answered. It modifies if its opcode always
     /// does, or is a program's own.
-    pub fn new(opcode: Opcode, buffers: Vec<Vec<u8>>) -> Self {
+    pub fn new(opcode: Opcode, buffers: Buffers) -> Self {
         let modifies = opcode.row().is_none_or(|row| row.effect == Effect::Modifies);
         Self {
             opcode,
             buffers,
-            reply_lens: Vec::new(),
+            reply_max: BODY_ONLY_LEN as u32,
             bulk: None,
             portals: None,
             resend: true,
@@ -103,6 +103,13 @@ impl Call {
             ends: None,
             error_reply: false,
         }
+    }
+
+    /// The same with room for a reply that has, behind its body, buffers of at most these lengths.
+    #[must_use]
+    pub fn answered_by(mut self, lens: &[u32]) -> Self {
+        self.reply_max = u32::try_from(size_behind_body(lens)).unwrap_or(u32::MAX);
+        self
     }
 }
 
@@ -158,7 +165,7 @@ pub(crate) struct Request {
     pub(crate) header: Header,
     pub(crate) body: Body,
     /// Buffers behind the body.
-    pub(crate) buffers: Vec<Vec<u8>>,
+    pub(crate) buffers: Buffers,
     /// Portals of request, reply.
     pub(crate) portals: (u32, u32),
     pub(crate) bulk_portal: u32,

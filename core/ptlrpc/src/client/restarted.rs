@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use lnet_types::Nid;
-use lustre_wire::Opcode;
+use lustre_wire::{Buffers, Opcode};
 
 use super::connections::Connection;
 use super::request::{Phase, Purpose};
@@ -223,7 +223,7 @@ impl Client {
     }
 
     fn ask(&mut self, cx: &mut Cx<'_, '_>, import: ImportId, purpose: Purpose) {
-        if let Ok(id) = self.own_request(cx, import, purpose, Opcode::OBD_PING, Vec::new()) {
+        if let Ok(id) = self.own_request(cx, import, purpose, Opcode::OBD_PING, Buffers::new()) {
             self.progress(cx, id);
         }
     }

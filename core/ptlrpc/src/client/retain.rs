@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lustre_wire::{Body, Header};
+use lustre_wire::{Body, Buffers, Header};
 
 use super::request::Bulk;
 use crate::table::CallId;
@@ -20,7 +20,7 @@ pub(crate) struct Retained {
     pub(crate) header: Header,
     pub(crate) body: Body,
     /// Buffers behind the body.
-    pub(crate) buffers: Vec<Vec<u8>>,
+    pub(crate) buffers: Buffers,
     pub(crate) portals: (u32, u32),
     pub(crate) reply_len: u32,
     /// What it writes, and the portal for that.
@@ -199,7 +199,7 @@ mod tests {
             call: CallId::from(call),
             header: Header::default(),
             body: Body { transno, ..Body::default() },
-            buffers: Vec::new(),
+            buffers: Buffers::new(),
             portals: (12, 10),
             reply_len: 0,
             bulk: None,

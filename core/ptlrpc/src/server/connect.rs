@@ -2,7 +2,7 @@
 
 use lnet_types::{ByteOrder, Errno, Nid};
 use lustre_wire::connect::ConnectFlags;
-use lustre_wire::{Body, ConnectData, Layout, Msg, OpFlags};
+use lustre_wire::{Body, Buffers, ConnectData, Layout, Msg, OpFlags};
 
 use super::export::Joining;
 use super::reply::Parts;
@@ -296,7 +296,7 @@ impl Server {
         let parts = Parts {
             op_flags,
             handle,
-            buffers: vec![data.cut(asked.order, asked.data_len)],
+            buffers: Buffers::from([data.cut(asked.order, asked.data_len)]),
             ..Parts::default()
         };
         self.answer(cx, origin, Some(id), body, parts);

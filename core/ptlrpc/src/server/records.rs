@@ -17,7 +17,7 @@ pub(crate) struct Records {
 }
 
 fn bytes_of(record: &ReplyRecord) -> usize {
-    record.buffers.iter().map(Vec::len).sum()
+    record.buffers.total()
 }
 
 impl Records {

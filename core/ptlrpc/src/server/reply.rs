@@ -6,7 +6,7 @@ use lnet::{MdOptions, MdSpec, Put};
 use lnet_types::{Errno, IoVec, Nid};
 use lustre_wire::body::MsgKind;
 use lustre_wire::msg::{BODY_ONLY_LEN, Header, message_into, message_size};
-use lustre_wire::{Body, BodyFlags, ConnectFlags, OpFlags, Portal};
+use lustre_wire::{Body, BodyFlags, Buffers, ConnectFlags, OpFlags, Portal};
 
 use super::Server;
 use super::difficult::{Difficult, Hold, Release};
@@ -28,7 +28,7 @@ pub struct Answer {
     /// operation itself.
     pub status: i32,
     /// Buffers behind the body.
-    pub buffers: Vec<Vec<u8>>,
+    pub buffers: Buffers,
     /// Transaction of the operation; 0 if it changed nothing. With one, the answer is kept until the
     /// client has it, so that a copy of the request is not executed again.
     pub transno: u64,
@@ -55,7 +55,7 @@ impl Answer {
 pub(super) struct Parts {
     pub(super) status: i32,
     pub(super) error: bool,
-    pub(super) buffers: Vec<Vec<u8>>,
+    pub(super) buffers: Buffers,
     pub(super) transno: u64,
     pub(super) pre_versions: [u64; 4],
     pub(super) op_flags: OpFlags,

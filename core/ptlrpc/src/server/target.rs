@@ -1,7 +1,7 @@
 //! A target, and what it remembers of its life before. Records of replies are kept in `records.rs`,
 //! its recovery after a start stands in `recovery/`.
 
-use lustre_wire::ConnectData;
+use lustre_wire::{Buffers, ConnectData};
 
 use super::recovery::Recovery;
 
@@ -70,7 +70,7 @@ pub struct ReplyRecord {
     /// Versions of the objects before the change.
     pub pre_versions: [u64; 4],
     /// Buffers behind the body.
-    pub buffers: Vec<Vec<u8>>,
+    pub buffers: Buffers,
 }
 
 /// The first number of the transactions of a target that was started with `last` as its highest:

@@ -10,7 +10,7 @@ use lnet::{Event as LnetEvent, Report, Transmit};
 use lnet_types::{Errno, Instant, IoVec, Nid};
 use lnet_wire::Kind;
 use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
-use lustre_wire::{ImportKind, Opcode, Portal};
+use lustre_wire::{Buffers, ImportKind, Opcode, Portal};
 
 use super::store::Store;
 use crate::world::World;
@@ -134,7 +134,7 @@ pub(super) fn append_log() -> Program {
         } else if let Event::Disconnected { export, .. } = event {
             rpc.left(export);
         } else if let Event::Served(served) = event {
-            let buffers = vec![served.msg().unwrap().buffer(1).unwrap_or_default().to_vec()];
+            let buffers = Buffers::new().bytes(served.msg().unwrap().buffer(1).unwrap_or_default());
             match served.opcode {
                 APPEND => {
                     log += 1;
@@ -305,9 +305,7 @@ impl Bench {
 
     /// A call with one buffer, which may come back.
     pub(super) fn say(opcode: Opcode, text: &str) -> Call {
-        let mut call = Call::new(opcode, vec![text.as_bytes().to_vec()]);
-        call.reply_lens = vec![64];
-        call
+        Call::new(opcode, Buffers::new().bytes(text.as_bytes())).answered_by(&[64])
     }
 
     /// How a call ended, if it has.

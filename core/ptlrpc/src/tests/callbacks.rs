@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use lnet_types::{Errno, Nid};
-use lustre_wire::{BodyFlags, Opcode};
+use lustre_wire::{BodyFlags, Buffers, Opcode};
 
 use super::bench::{Bench, ECHO, append_log, keeper};
 use crate::{
@@ -28,7 +28,7 @@ fn connected() -> (Bench, ExportId) {
 }
 
 fn blocking() -> Call {
-    Call::new(Opcode::LDLM_BL_CALLBACK, vec![vec![1; 104]])
+    Call::new(Opcode::LDLM_BL_CALLBACK, Buffers::from([[1; 104]]))
 }
 
 fn call_back(bench: &mut Bench, export: ExportId, call: Call) -> CallId {
@@ -54,7 +54,7 @@ fn a_callback_reaches_the_import_and_is_answered() {
     assert_eq!((served.import, served.opcode), (Some(bench.import), Opcode::LDLM_BL_CALLBACK));
     assert_eq!((served.body.conn_cnt, served.body.timeout), (0, 11));
     assert_eq!((served.body.mbits, served.body.last_xid), (served.xid, served.xid - 1));
-    let answer = Answer { status: 0, buffers: vec![b"mine".to_vec()], ..Answer::default() };
+    let answer = Answer { status: 0, buffers: Buffers::new().bytes(b"mine"), ..Answer::default() };
     bench.rpc(bench.client, |rpc| rpc.reply(served.id, answer));
     bench.settle();
     assert_eq!(end(&mut bench, call).unwrap().unwrap().status, 0);
@@ -224,7 +224,7 @@ fn a_client_that_drops_the_export_of_its_server_serves_the_next_callback() {
 #[test]
 fn a_callback_that_disconnects_is_refused_and_harms_no_later_one() {
     let (mut bench, export) = connected();
-    let call = call_back(&mut bench, export, Call::new(Opcode::OST_DISCONNECT, Vec::new()));
+    let call = call_back(&mut bench, export, Call::new(Opcode::OST_DISCONNECT, Buffers::new()));
     assert_eq!(end(&mut bench, call), Some(Err(CallError::Refused(Errno::EINVAL))));
     let call = call_back(&mut bench, export, blocking());
     let served = kept(&mut bench).remove(0);

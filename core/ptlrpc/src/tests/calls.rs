@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use lnet_types::Errno;
 use lustre_wire::body::MsgKind;
-use lustre_wire::{BodyFlags, Opcode};
+use lustre_wire::{BodyFlags, Buffers, Opcode};
 
 use super::bench::{APPEND, Bench, ECHO, append_log, data, keeper};
 use crate::{Answer, Call, CallError, Event, ImportState};
@@ -154,7 +154,7 @@ fn what_the_program_refuses_is_the_callers_error() {
     let unknown = bench.call(Bench::say(Opcode::OST_GETATTR, "not built"));
     assert_eq!(bench.end_of(unknown), Some(Err(CallError::Refused(Errno::EOPNOTSUPP))));
     let import = bench.import;
-    let huge = Call::new(ECHO, vec![vec![0; 2 << 20]]);
+    let huge = Call::new(ECHO, Buffers::from([vec![0; 2 << 20]]));
     let refused = bench.rpc(bench.client, |rpc| rpc.call(import, huge));
     assert!(matches!(refused, Err(CallError::BadRequest(_))), "{refused:?}");
 }
@@ -167,7 +167,7 @@ fn p85_an_error_comes_with_its_reply_to_a_call_that_wants_that_alone() {
             rpc.admit(export, Ok(()));
         } else if let Event::Served(served) = event {
             let status = Errno::EREMOTE.negative();
-            let buffers = vec![b"elsewhere".to_vec()];
+            let buffers = Buffers::new().bytes(b"elsewhere");
             rpc.reply(served.id, Answer { status, buffers, ..Answer::default() });
         }
     }));
@@ -178,7 +178,8 @@ fn p85_an_error_comes_with_its_reply_to_a_call_that_wants_that_alone() {
     assert_eq!(reply.status, Errno::EREMOTE.negative());
     assert_eq!(reply.msg().unwrap().buffer(1), Some(&b"elsewhere"[..]));
     // What is no answer of the operation stays a failure.
-    let unplanned = Call { error_reply: true, ..Call::new(ECHO, vec![vec![0; 2 << 20]]) };
+    let unplanned =
+        Call { error_reply: true, ..Call::new(ECHO, Buffers::from([vec![0; 2 << 20]])) };
     let import = bench.import;
     let refused = bench.rpc(bench.client, |rpc| rpc.call(import, unplanned));
     assert!(matches!(refused, Err(CallError::BadRequest(_))), "{refused:?}");
@@ -189,7 +190,7 @@ fn a_reply_longer_than_planned_is_asked_for_again_with_room() {
     let mut bench = Bench::new(append_log());
     let text = "x".repeat(4000);
     let mut call = Bench::say(APPEND, &text);
-    call.reply_lens = vec![16];
+    call = call.answered_by(&[16]);
     let id = bench.call(call.clone());
     bench.secs(2);
     let reply = bench.end_of(id).unwrap().unwrap();

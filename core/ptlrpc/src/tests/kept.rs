@@ -3,6 +3,7 @@
 
 use super::bench::{APPEND, Bench};
 use crate::{Call, CallId, Event, Reply};
+use lustre_wire::Buffers;
 
 fn kept(bench: &mut Bench, text: &str) -> CallId {
     let call = bench.call(Call { keep: true, ..Bench::say(APPEND, text) });
@@ -104,7 +105,7 @@ fn p70_what_the_program_amends_after_a_replay_counts_for_the_next_replay() {
         Box::new(move |rpc, event, _| {
             if let Event::Replayed { call, .. } = event {
                 assert_eq!(call, open);
-                assert!(rpc.amend(import, close, vec![b"close=new".to_vec()]));
+                assert!(rpc.amend(import, close, Buffers::new().bytes(b"close=new")));
             }
         }),
     );
@@ -122,13 +123,17 @@ fn p70_a_call_that_waits_for_the_connection_goes_with_amended_buffers() {
     bench.store(|store, _| store.slow = true);
     let close = bench.call(Bench::say(APPEND, "close=old"));
     assert_eq!(bench.end_of(close), None);
-    assert!(bench.rpc(bench.client, |rpc| rpc.amend(import, close, vec![b"close=new".to_vec()])));
+    assert!(bench.rpc(bench.client, |rpc| rpc.amend(
+        import,
+        close,
+        Buffers::new().bytes(b"close=new")
+    )));
     bench.crash_server();
     bench.secs(120);
     assert!(bench.end_of(close).unwrap().is_ok());
     assert_eq!(bench.store(|store, _| store.now().map["close"].0.clone()), "new");
     let gone = CallId::from(99 << 32);
-    assert!(!bench.rpc(bench.client, |rpc| rpc.amend(import, gone, Vec::new())));
+    assert!(!bench.rpc(bench.client, |rpc| rpc.amend(import, gone, Buffers::new())));
     assert_eq!(replayed(&mut bench).first().map(|(call, _)| *call), Some(open));
 }
 

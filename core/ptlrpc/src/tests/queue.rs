@@ -1,7 +1,7 @@
 //! What a service does with requests that wait: slots, heads, policies, health.
 
 use lnet_types::Errno;
-use lustre_wire::{Opcode, Portal};
+use lustre_wire::{Buffers, Opcode, Portal};
 
 use super::bench::{APPEND, Bench, ECHO, append_log, keeper};
 use crate::{
@@ -48,7 +48,7 @@ fn lock_service(bench: &mut Bench, hears_of_waiting: bool) -> ServiceId {
 }
 
 fn lock_call(bench: &mut Bench, opcode: Opcode) -> CallId {
-    bench.call(Call { buffers: vec![vec![0; 104]], ..Bench::say(opcode, "") })
+    bench.call(Call { buffers: Buffers::from([[0; 104]]), ..Bench::say(opcode, "") })
 }
 
 fn opcodes(bench: &mut Bench) -> Vec<Opcode> {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use lnet_types::{Errno, IoVec};
-use lustre_wire::{BodyFlags, Opcode};
+use lustre_wire::{BodyFlags, Buffers, Opcode};
 
 use super::bench::{APPEND, ECHO};
 use crate::{Answer, ClientRecord, Direction, Event, Past, ReplyRecord, Rpc, Served, TargetId};
@@ -144,11 +144,17 @@ impl Store {
     fn serve(&mut self, rpc: &mut Rpc<'_, '_>, served: Served) {
         let text = served.msg().unwrap().buffer(1).unwrap_or_default().to_vec();
         if served.opcode == ECHO {
-            return rpc.reply(served.id, Answer { buffers: vec![text], ..Answer::default() });
+            return rpc.reply(
+                served.id,
+                Answer { buffers: Buffers::new().bytes(&text), ..Answer::default() },
+            );
         }
         if served.opcode == Opcode::LDLM_ENQUEUE {
             self.locks.push(served.body.flags);
-            return rpc.reply(served.id, Answer { buffers: vec![text], ..Answer::default() });
+            return rpc.reply(
+                served.id,
+                Answer { buffers: Buffers::new().bytes(&text), ..Answer::default() },
+            );
         }
         if served.opcode != APPEND {
             return rpc.refuse(served.id, Errno::EOPNOTSUPP);
@@ -182,7 +188,7 @@ impl Store {
         let answer = Answer {
             transno,
             pre_versions: [version, 0, 0, 0],
-            buffers: vec![old.into_bytes()],
+            buffers: Buffers::new().bytes(old.as_bytes()),
             ..Answer::default()
         };
         if let Some((client, record)) = rpc.record(served.id, &answer) {

@@ -16,7 +16,7 @@ use lustre_target::lock::wire::resource_of;
 use lustre_target::{Commit, Cx, Intercepted, Lock, MemoryStore, Targets, start};
 use lustre_wire::connect::{ConnectData, ConnectFlags};
 use lustre_wire::ldlm::{END_OF_FILE, Policy, ResourceName};
-use lustre_wire::{ImportKind, Opcode, Portal};
+use lustre_wire::{Buffers, ImportKind, Opcode, Portal};
 use ptlrpc::{
     Answer, Call, Config, Event, EvictReason, ImportConfig, ImportId, Lose, LoseId, Part, Past,
     Ptlrpc, Served, ServiceConfig, TargetConfig, Tunables,
@@ -374,8 +374,7 @@ rails = ["tcp"]
     ) -> Option<HoldId> {
         let resource = resource_of(name)?;
         let policy = Policy::Extent { start: 0, end: END_OF_FILE, gid: 0 };
-        let ask =
-            Ask { beside: vec![name.as_bytes().to_vec()], ..Ask::new(resource, mode, policy) };
+        let ask = Ask { beside: Buffers::from([name]), ..Ask::new(resource, mode, policy) };
         self.client(who, |client, below| {
             let import = *client.imports.get(target)?;
             client.locks.enqueue(import, &ask, &mut client.ptlrpc.rpc(below)).ok()
@@ -399,8 +398,8 @@ rails = ["tcp"]
     /// Reads under a lock of the first target.
     pub(super) fn read(&mut self, who: Who, name: &str) {
         let Some(resource) = resource_of(name) else { return };
-        let bytes = resource.words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let call = Call { modifies: false, ..Call::new(READ, vec![bytes]) };
+        let call =
+            Call { modifies: false, ..Call::new(READ, Buffers::new().layout(&resource.words)) };
         self.client(who, |client, below| {
             let import = *client.imports.first()?;
             client.ptlrpc.rpc(below).call(import, call).ok()

@@ -326,15 +326,13 @@ fn request(asked: Asked, kind: LoadKind, call: CallNo) -> (Call, u32) {
         LoadKind::Kv { size, .. } => (size, 0),
     };
     let list = |opcode| {
-        let words = vec![call.0.to_le_bytes().to_vec(), bulk.to_le_bytes().to_vec()];
-        let mut made = Call::new(opcode, words);
-        made.reply_lens = vec![8];
-        (made, bulk)
+        let words = lustre_wire::Buffers::new().layout(&call.0).layout(&bulk);
+        (Call::new(opcode, words).answered_by(&[8]), bulk)
     };
     let keyed = |operation: Operation, key: KeyNo, expect: u64, bulk: u32, value: &[u8]| {
         let ask = Ask { expect, len: bulk.into() };
         let mut made = wire::call(operation, ask, &key.bytes(), value);
-        let number = made.buffers.first_mut().and_then(|ask| ask.get_mut(CALL_AT..));
+        let number = made.buffers.get_mut(0).and_then(|ask| ask.get_mut(CALL_AT..));
         if let Some(number) = number.and_then(|rest| rest.first_chunk_mut()) {
             *number = call.0.to_le_bytes();
         }

@@ -354,7 +354,7 @@ impl Serving {
         let mut rpc = ptlrpc.rpc(below);
         if work.reads {
             let last = m.fresh.last().unwrap_or_else(|| m.disk.last());
-            let buffers = vec![last.to_le_bytes().to_vec()];
+            let buffers = lustre_wire::Buffers::new().layout(&last);
             return rpc.reply(work.served, Answer { buffers, ..Answer::default() });
         }
         let transno = rpc.transno(work.served);
@@ -362,7 +362,7 @@ impl Serving {
             // It is over: its client was evicted meanwhile.
             return rpc.decline(work.served);
         }
-        let buffers = vec![transno.to_le_bytes().to_vec()];
+        let buffers = lustre_wire::Buffers::new().layout(&transno);
         let answer = Answer { buffers, transno, ..Answer::default() };
         // A crash has not taken it: the answer alone is repeated.
         let has = work

@@ -17,7 +17,7 @@ use lustre_wire::connect::{ConnectData, ConnectFlags};
 use lustre_wire::ldlm::{
     LockDesc, LockFlags, LockKind, LockMode, LockReply, LockRequest, Lvb, Policy,
 };
-use lustre_wire::{ImportKind, Layout, Opcode};
+use lustre_wire::{Buffers, ImportKind, Layout, Opcode};
 use ptlrpc::{Call, Config, Event, ImportConfig, ImportId, Ptlrpc, Tunables};
 
 /// What the hostile node does, from 5 s to 9 s.
@@ -143,9 +143,9 @@ impl Thrower {
             policy: Policy::Extent { start: 0, end: u64::MAX, gid: 0 }.words(),
         };
         let request = LockRequest::new(LockFlags::empty(), 400, desc, &handles);
-        let buffers = vec![request.to_bytes(ByteOrder::Little), name.into_bytes()];
-        let mut call = Call::new(self.opcode, buffers);
-        call.reply_lens = vec![LockReply::LEN as u32, Lvb::LEN as u32];
+        let buffers = Buffers::from([request.to_bytes(ByteOrder::Little), name.into_bytes()]);
+        let mut call =
+            Call::new(self.opcode, buffers).answered_by(&[LockReply::LEN as u32, Lvb::LEN as u32]);
         (call.modifies, call.resend) = (false, false);
         self.ptlrpc.rpc(below).call(self.import.unwrap(), call).unwrap();
     }

@@ -21,9 +21,9 @@ const DROPS: Duration = Duration::from_secs(5);
 /// The recorded call, without its bulk data.
 pub(super) fn call_of(message: &Message) -> Call {
     let (header, body) = message.rpc.unwrap_or_default();
-    let mut call = Call::new(body.opcode, message.buffers());
+    let mut call = Call::new(body.opcode, message.buffers().into_iter().collect());
     if header.repsize > 224 {
-        call.reply_lens = vec![header.repsize - 224];
+        call = call.answered_by(&[header.repsize - 224]);
     }
     call.modifies = body.tag != 0;
     if message.portal() == Some(RENAME.0.0) && body.opcode == Opcode::MDS_REINT {
@@ -222,10 +222,10 @@ impl<S: Stage> Player<'_, S> {
         let mut call = call_of(message);
         // One request of a kernel client plans for a reply of 0 bytes, and has room for it all the same.
         let reply = self.index.reply_to(self.messages, at).map(|reply| &self.messages[reply]);
-        if let (Some(reply), true) = (reply, call.reply_lens.is_empty()) {
-            let header = message.rpc.map_or(0, |(header, _)| header.repsize);
-            let needed = if header == 0 { reply.payload.len() as u32 } else { 0 };
-            call.reply_lens.extend(needed.checked_sub(224).filter(|more| *more > 0));
+        let planned = message.rpc.map_or(0, |(header, _)| header.repsize);
+        if let Some(reply) = reply.filter(|_| planned == 0) {
+            let more = (reply.payload.len() as u32).checked_sub(224).filter(|more| *more > 0);
+            call = call.answered_by(more.as_slice());
         }
         call.bulk = self.bulk_of(exchange, &message.body());
         call.keep = self.keeps(exchange);

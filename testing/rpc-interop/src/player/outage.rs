@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use lustre_wire::{MsgKind, Opcode};
+use lustre_wire::{Buffers, MsgKind, Opcode};
 use ptlrpc::Call;
 
 use super::Player;
@@ -140,7 +140,8 @@ impl<S: Stage> Player<'_, S> {
     fn ping(&mut self, handle: u64) {
         let link = self.link_by(handle);
         let Some(import) = link.and_then(|link| self.imports.get(&link)).copied() else { return };
-        let call = Call { resend: false, delay: false, ..Call::new(Opcode::OBD_PING, Vec::new()) };
+        let call =
+            Call { resend: false, delay: false, ..Call::new(Opcode::OBD_PING, Buffers::new()) };
         let _ = self.stage.rpc(|rpc| rpc.call(import, call));
         self.take();
     }

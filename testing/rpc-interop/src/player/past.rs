@@ -6,7 +6,7 @@ use core::time::Duration;
 use lnet_wire::{Handle, Hdr, Kind};
 use lustre_wire::msg::{Header, MsgBuilder};
 use lustre_wire::{
-    Body, ConnectData, ConnectFlags, ConnectFlags2, ImportKind, MsgKind, OpFlags, Opcode,
+    Body, Buffers, ConnectData, ConnectFlags, ConnectFlags2, ImportKind, MsgKind, OpFlags, Opcode,
 };
 use ptlrpc::{Answer, Call, ImportConfig, ImportId, Past, ServiceConfig, TargetConfig};
 
@@ -306,7 +306,7 @@ impl<S: Stage> Player<'_, S> {
 
     /// An import that was there has something of the server's: a transaction, long committed.
     fn has_state(&mut self, link: usize, import: ImportId) {
-        let call = Call::new(Opcode(20_000), Vec::new());
+        let call = Call::new(Opcode(20_000), Buffers::new());
         self.stage.rpc(|rpc| rpc.call(import, call)).expect("a call");
         let asked = self.answers().pop().expect("a request");
         let request = Message::new(0, Duration::ZERO, asked.hdr, asked.payload).expect("an RPC");

@@ -59,7 +59,7 @@ impl<S: Stage> Player<'_, S> {
             let opcode = self.messages[first].body().opcode;
             let replay = self.replays(exchange).find(|at| stage.contains(at));
             if let Some(replay) = replay {
-                let buffers = self.messages[replay].buffers();
+                let buffers = self.messages[replay].buffers().into_iter().collect();
                 self.stage.rpc(|rpc| rpc.amend(import, call, buffers));
             } else if matches!(opcode, Opcode::LDLM_ENQUEUE | Opcode::MDS_CLOSE) {
                 // The file is closed, and was not made by its open: there is nothing to bring back.

@@ -189,9 +189,9 @@ impl<S: Stage> Player<'_, S> {
         let mine = views.iter().find(|view| view.target == target && view.client == client);
         let Some(export) = mine.map(|view| view.id) else { return Some("its client is gone") };
         let (header, body) = message.rpc.unwrap_or_default();
-        let mut call = Call::new(body.opcode, message.buffers());
+        let mut call = Call::new(body.opcode, message.buffers().into_iter().collect());
         if header.repsize > 224 {
-            call.reply_lens = vec![header.repsize - 224];
+            call = call.answered_by(&[header.repsize - 224]);
         }
         let result = self.stage.rpc(|rpc| rpc.callback(export, call));
         let Ok(id) = result else { return Some("the request layer refused the callback") };
@@ -245,7 +245,7 @@ impl<S: Stage> Player<'_, S> {
             }
             let answer = Answer {
                 status: body.status,
-                buffers: message.buffers(),
+                buffers: message.buffers().into_iter().collect(),
                 transno: body.transno,
                 pre_versions: body.pre_versions,
                 hold: if wants_ack(&message.hdr) { Hold::UntilAck } else { Hold::No },

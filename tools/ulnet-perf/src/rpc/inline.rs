@@ -7,7 +7,7 @@ use lnet::upper::{Below, Upper, UpperId};
 use lnet::{Event as LnetEvent, Report};
 use lnet_rt::{Buffer, Stack, Wait};
 use lnet_types::{IoVec, Net, Nid, iovec_slice};
-use lustre_rt::{Call, CallError, Direction};
+use lustre_rt::{Buffers, Call, CallError, Direction};
 use ptlrpc::{Bulk, Config, Event, ImportId, Ptlrpc};
 
 use super::super::node;
@@ -116,9 +116,9 @@ impl Inline {
 
 impl Caller for Inline {
     fn run(&mut self, job: Job) -> anyhow::Result<Outcome> {
-        let mut call = Call::new(job.what.opcode(), Vec::new());
+        let mut call = Call::new(job.what.opcode(), Buffers::new());
         if job.size > 0 {
-            call.buffers = vec![u64::from(job.size).to_le_bytes().to_vec()];
+            call.buffers = Buffers::new().layout(&u64::from(job.size));
             let memory = iovec_slice(&self.memory, 0, job.size.into());
             let direction = if job.what == What::Read { Direction::Read } else { Direction::Write };
             call.bulk = Some(Bulk { direction, memory });

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use lnet_rt::{Buffer, NodeHandle, Spin};
 use lnet_types::{Net, Nid};
-use lustre_rt::{Call, Direction, Done, Import, RpcNode};
+use lustre_rt::{Buffers, Call, Direction, Done, Import, RpcNode};
 
 use super::super::node;
 use super::super::options::{Common, addresses};
@@ -34,11 +34,11 @@ impl Threaded {
     }
 
     fn begin(&self, job: Job, spare: &mut Vec<Buffer>) -> anyhow::Result<Done> {
-        let mut call = Call::new(job.what.opcode(), Vec::new());
+        let mut call = Call::new(job.what.opcode(), Buffers::new());
         if job.size == 0 {
             return Ok(self.import.call(call)?);
         }
-        call.buffers = vec![u64::from(job.size).to_le_bytes().to_vec()];
+        call.buffers = Buffers::new().layout(&u64::from(job.size));
         let direction = if job.what == What::Read { Direction::Read } else { Direction::Write };
         let buffer = spare.pop().context("no buffer is free")?;
         Ok(self.import.call_with(call, direction, buffer)?)

@@ -23,7 +23,7 @@ fn l36_an_enqueue_says_what_is_asked_for_and_its_grant_is_an_event() {
         (LockMode::PW, LockMode::NONE)
     );
     assert_eq!(out.request.desc.policy(), Some(extent(4096, 8191)));
-    assert_eq!(out.call.reply_lens, [112, 56]);
+    assert_eq!(out.call.reply_max, out.call.clone().answered_by(&[112, 56]).reply_max);
     assert!(!out.call.modifies);
     assert_eq!(
         (desk.orders.as_slice(), desk.events.as_slice()),

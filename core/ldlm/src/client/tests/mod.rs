@@ -95,7 +95,7 @@ impl Desk {
         while let Some(order) = self.space.poll_order(self.now) {
             match order {
                 Order::Call(ticket, call) => {
-                    let request = LockRequest::parse(LITTLE, &call.buffers[0]).unwrap();
+                    let request = LockRequest::parse(LITTLE, call.buffers.get(0).unwrap()).unwrap();
                     self.out.push(Out { ticket, opcode: call.opcode, request, call });
                 }
                 Order::DropReplays(round) => {

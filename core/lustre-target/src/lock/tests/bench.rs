@@ -12,7 +12,7 @@ use lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use lustre_wire::ldlm::{
     LockDesc, LockFlags, LockKind, LockMode, LockReply, LockRequest, Policy, ResourceName,
 };
-use lustre_wire::{ImportKind, Layout, Opcode, Portal};
+use lustre_wire::{Buffers, ImportKind, Layout, Opcode, Portal};
 use ptlrpc::world::World;
 use ptlrpc::{
     Answer, Call, CallError, CallId, Config, Event, EvictReason, ImportConfig, ImportId,
@@ -306,18 +306,18 @@ pub(super) fn range(name: &str, mode: LockMode, start: u64, end: u64) -> LockDes
 
 pub(super) fn enqueue(flags: LockFlags, desc: LockDesc, cookie: u64, name: Option<&str>) -> Call {
     let request = LockRequest::new(flags, 1, desc, &[cookie]);
-    let mut buffers = vec![request.to_bytes(ByteOrder::Little)];
+    let mut buffers = Buffers::from([request.to_bytes(ByteOrder::Little)]);
     buffers.extend(name.map(|name| name.as_bytes().to_vec()));
-    let mut call = Call::new(Opcode::LDLM_ENQUEUE, buffers);
+    let mut call =
+        Call::new(Opcode::LDLM_ENQUEUE, buffers).answered_by(&[LockReply::LEN as u32, 56]);
     call.modifies = false;
-    call.reply_lens = vec![LockReply::LEN as u32, 56];
     call
 }
 
 pub(super) fn cancel(handles: &[u64]) -> Call {
     let count = handles.len() as u32;
     let request = LockRequest::new(LockFlags::empty(), count, LockDesc::default(), handles);
-    Call::new(Opcode::LDLM_CANCEL, vec![request.to_bytes(ByteOrder::Little)])
+    Call::new(Opcode::LDLM_CANCEL, Buffers::from([request.to_bytes(ByteOrder::Little)]))
 }
 
 /// A store whose commits can be held up.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use lustre_wire::ldlm::LockMode;
-use lustre_wire::{BodyFlags, Opcode};
+use lustre_wire::{BodyFlags, Buffers, Opcode};
 use ptlrpc::{Call, CallError, EvictReason, Part, Tunables};
 
 use super::READ;
@@ -209,8 +209,8 @@ fn l51_each_copy_of_a_callback_gives_as_much_time_again() {
 /// A read under the lock of `jobs/42`.
 fn read(bench: &mut Bench, who: Who) -> Result<i32, CallError> {
     let words = wire::resource_of("jobs/42").unwrap().words;
-    let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let mut call = Call::new(READ, vec![bytes]);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut call = Call::new(READ, Buffers::new().bytes(bytes));
     call.modifies = false;
     let call = bench.send(who, call);
     bench.end(call).unwrap().map(|reply| reply.status)

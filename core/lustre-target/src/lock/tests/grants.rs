@@ -1,8 +1,8 @@
 //! What an enqueue is answered: grants with their fencing numbers, waits, refusals.
 
 use lnet_types::Errno;
-use lustre_wire::Opcode;
 use lustre_wire::ldlm::{LockDesc, LockFlags, LockKind, LockMode, LockReply};
+use lustre_wire::{Buffers, Opcode};
 use ptlrpc::CallError;
 
 use super::bench::{Bench, Manner, cancel, enqueue, range, whole};
@@ -164,7 +164,7 @@ fn l60_an_enqueue_gives_locks_back_beside() {
         whole("two", LockMode::EX),
         &[9, handle],
     );
-    call.buffers = vec![request.to_bytes(lnet_types::ByteOrder::Little)];
+    call.buffers = Buffers::new().bytes(request.to_bytes(lnet_types::ByteOrder::Little));
     let call = bench.send(a, call);
     assert!(bench.end(call).unwrap().is_ok());
     assert!(bench.granted(b, second));

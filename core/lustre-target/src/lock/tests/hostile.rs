@@ -1,10 +1,10 @@
 //! Requests of any bytes and any values: none ends the server, none harms another client.
 
 use lnet_types::ByteOrder;
-use lustre_wire::Opcode;
 use lustre_wire::ldlm::{
     LockDesc, LockFlags, LockKind, LockMode, LockRequest, PolicyWords, ResourceName,
 };
+use lustre_wire::{Buffers, Opcode};
 use proptest::prelude::*;
 use ptlrpc::Call;
 
@@ -49,7 +49,7 @@ fn lock_request() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-fn request() -> impl Strategy<Value = (Opcode, Vec<Vec<u8>>)> {
+fn request() -> impl Strategy<Value = (Opcode, Buffers)> {
     let first = prop_oneof![4 => lock_request(), 1 => any::<Vec<u8>>()];
     let rest = proptest::collection::vec(any::<Vec<u8>>(), 0..2);
     (proptest::sample::select(OPCODES), first, rest)
@@ -67,9 +67,8 @@ proptest! {
         let (a, b) = (bench.client("a", Manner::Busy), bench.client("b", Manner::Polite));
         let mine = bench.ask_for(b, "mine", LockMode::EX);
         for (opcode, buffers) in requests {
-            let mut call = Call::new(opcode, buffers);
+            let mut call = Call::new(opcode, buffers).answered_by(&[112, 56]);
             call.modifies = false;
-            call.reply_lens = vec![112, 56];
             bench.send(a, call);
         }
         prop_assert!(bench.granted(b, mine));

@@ -1,6 +1,7 @@
 //! The target of a directory that is made or removed, whose name is on another target.
 
 use lnet_types::Errno;
+use lustre_wire::Buffers;
 use lustre_wire::mds::{CreateRecord, NameRecord};
 use ptlrpc::{Answer, Served, ServedId};
 
@@ -177,7 +178,7 @@ impl Mdt {
         let buffers = match change {
             Reint::Create(record, ..) => make(&mut edit, record, parent),
             Reint::Unlink(record, _) => remove(&mut edit, record),
-            _ => Vec::new(),
+            _ => Buffers::new(),
         };
         edit.set_pending(number, partner);
         let changes = edit.finish();
@@ -213,9 +214,9 @@ impl Mdt {
 }
 
 /// A directory is made.
-fn make(edit: &mut Edit<'_>, record: &CreateRecord, parent: &Parent) -> Vec<Vec<u8>> {
+fn make(edit: &mut Edit<'_>, record: &CreateRecord, parent: &Parent) -> Buffers {
     let (Some(dir), Some(id)) = (Id::of(record.head.fid1), Id::of(record.head.fid2)) else {
-        return Vec::new();
+        return Buffers::new();
     };
     Mdt::add_inode(edit, id, parent.child(record, dir), parent.default_acl.as_deref());
     let body = edit.tree().inode(id).map(|inode| show::body(id, inode)).unwrap_or_default();
@@ -223,8 +224,8 @@ fn make(edit: &mut Edit<'_>, record: &CreateRecord, parent: &Parent) -> Vec<Vec<
 }
 
 /// A directory loses its name, and goes if it is not open.
-fn remove(edit: &mut Edit<'_>, record: &NameRecord) -> Vec<Vec<u8>> {
-    let Some(id) = Id::of(record.head.fid2) else { return Vec::new() };
+fn remove(edit: &mut Edit<'_>, record: &NameRecord) -> Buffers {
+    let Some(id) = Id::of(record.head.fid2) else { return Buffers::new() };
     let before = edit.tree().inode(id).cloned().unwrap_or_default();
     edit.change(id, |inode| {
         inode.nlink = 0;

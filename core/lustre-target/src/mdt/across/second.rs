@@ -1,6 +1,7 @@
 //! The target that has the name of a directory that is made or removed on another one.
 
 use lnet_types::Errno;
+use lustre_wire::Buffers;
 use ptlrpc::{Answer, Served};
 
 use super::wire::{Decision, decision_bytes, is_asked_again};
@@ -20,7 +21,7 @@ use crate::store::StoreOrder;
 const HELD_UP_MAX: usize = 16;
 
 fn decided(decision: &Decision) -> Answer {
-    Answer { buffers: vec![decision_bytes(decision)], ..Answer::default() }
+    Answer { buffers: Buffers::from([decision_bytes(decision)]), ..Answer::default() }
 }
 
 impl Across {

@@ -9,7 +9,7 @@
 //! ```
 
 use lnet_types::Errno;
-use lustre_wire::{Opcode, Portal};
+use lustre_wire::{Buffers, Opcode, Portal};
 use ptlrpc::{Call, Reply, Served};
 
 use crate::mdt::access::Who;
@@ -164,10 +164,10 @@ impl Message {
     }
 
     pub(in crate::mdt) fn call(&self) -> Call {
-        let mut call = Call::new(OPCODE, vec![self.to_bytes()]);
+        let mut call =
+            Call::new(OPCODE, Buffers::from([self.to_bytes()])).answered_by(&[REPLY_MAX]);
         call.portals = Some((Portal::OUT, Portal::OSC_REPLY));
         call.modifies = false;
-        call.reply_lens = vec![REPLY_MAX];
         call
     }
 

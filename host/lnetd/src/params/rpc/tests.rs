@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lnet_rt::NodeBuilder;
 use lustre_rt::{
-    Answer, Call, ConnectFlags2, Handler, ImportConfig, ImportKind, Opcode, Past, Portal, Rpc,
-    RpcNode, Served, ServiceConfig, TargetConfig,
+    Answer, Buffers, Call, ConnectFlags2, Handler, ImportConfig, ImportKind, Opcode, Past, Portal,
+    Rpc, RpcNode, Served, ServiceConfig, TargetConfig,
 };
 
 use super::*;
@@ -131,7 +131,7 @@ fn pair(host: u8, port: u16, flags: u64) -> Pair {
 
 /// An operation of a program's own.
 fn call() -> Call {
-    let mut call = Call::new(Opcode(20_001), Vec::new());
+    let mut call = Call::new(Opcode(20_001), Buffers::new());
     call.limit = Some(Duration::from_secs(20));
     call
 }

@@ -13,6 +13,7 @@ use lnet::upper::Below;
 use lnet_scenario::{LoadKind, LockLoad, LockPart, NodeId, Pace, RpcLoad, Scenario, Share};
 use lnet_types::{ByteOrder, Errno, Instant, Prng};
 use lustre_target::lock::wire::{fence_of, resource_of};
+use lustre_wire::Buffers;
 use lustre_wire::ldlm::{InodeBits, LockFlags, Policy, ResourceName};
 use ptlrpc::{Call, CallError, CallId, Event, ImportId, Ptlrpc, Reply};
 
@@ -312,7 +313,7 @@ impl Locking {
         self.note(nth, LockSeen::Asked { ask, want }, notes);
         let (name, words) = resource(want.name);
         let mut made = Ask::new(words, want.mode, want.part);
-        made.beside = vec![name.into_bytes()];
+        made.beside = Buffers::from([name]);
         made.limit = load.timeout;
         // Half of the locks grow as the server likes.
         made.flags.set(LockFlags::NO_EXPANSION, self.rng.one_in(2));

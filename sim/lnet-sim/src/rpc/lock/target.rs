@@ -4,15 +4,16 @@
 use ldlm::space::{Io, Touched};
 use lnet_types::Errno;
 use lustre_target::{Cx, Intercepted, Kind, Lock};
+use lustre_wire::Buffers;
 use lustre_wire::ldlm::ResourceName;
 use ptlrpc::{Answer, Served};
 
 use super::super::IO;
 
 /// The request of an I/O: the words of its name, first and last byte, whether it only reads.
-pub(super) fn request(io: &Io) -> Vec<Vec<u8>> {
-    let words = io.resource.words.into_iter().chain([io.start, io.end, u64::from(io.read)]);
-    vec![words.flat_map(u64::to_le_bytes).collect()]
+pub(super) fn request(io: &Io) -> Buffers {
+    let ([a, b, c, d], read) = (io.resource.words, u64::from(io.read));
+    Buffers::new().layout(&[a, b, c, d, io.start, io.end, read])
 }
 
 fn read(served: &Served) -> Option<Io> {
