@@ -381,7 +381,7 @@ impl Copy<'_> {
             return Ok(());
         }
         let how = OpenHow { read: self.verify, write: true, truncate: true };
-        let parts = data_of(&file, meta.size());
+        let parts = data_of(&file, meta);
         let create = Create {
             mode: meta.mode() & 0o7777,
             exclusive: false,
