@@ -247,16 +247,17 @@ impl<'c> Cx<'_, '_, 'c> {
         {
             // P-142: what the client has, and what used the slot before, goes.
             let had = served.body.last_xid;
-            let old = slots.iter().filter(|(xid, tag)| {
-                **xid <= had || record.tag != 0 && **tag == record.tag && **xid < record.xid
+            slots.retain(|xid, tag| {
+                let same = record.tag != 0 && *tag == record.tag && *xid < record.xid;
+                // What was in the slot gives its place to the new record.
+                if *xid <= had && !same {
+                    let key = reply_key(&client, *xid, *tag);
+                    changes.push(Change::Delete(Space::Replies, key));
+                }
+                *xid > had && !same
             });
-            let old: Vec<u64> = old.map(|(xid, _)| *xid).collect();
-            for xid in old {
-                slots.remove(&xid);
-                changes.push(Change::Delete(Space::Replies, reply_key(&client, xid)));
-            }
             slots.insert(record.xid, record.tag);
-            let key = reply_key(&client, record.xid);
+            let key = reply_key(&client, record.xid, record.tag);
             changes.push(Change::Put(Space::Replies, key, encode(&record)));
         }
         let replay = served.replay.is_some();
@@ -333,8 +334,8 @@ impl<'c> Cx<'_, '_, 'c> {
     /// ([`Recorded::Left`]).
     pub(crate) fn leave(&mut self, client: &str, export: ExportId) {
         let mut changes = vec![Change::Delete(Space::Clients, client.as_bytes().to_vec())];
-        for xid in self.journal.replies.remove(client).unwrap_or_default().into_keys() {
-            changes.push(Change::Delete(Space::Replies, reply_key(client, xid)));
+        for (xid, tag) in self.journal.replies.remove(client).unwrap_or_default() {
+            changes.push(Change::Delete(Space::Replies, reply_key(client, xid, tag)));
         }
         self.apply(0, changes, IoVec::new(), Then::Left { export });
         self.order(StoreOrder::Sync { token: NO_TOKEN });

@@ -18,7 +18,9 @@ const STARTS: &[u8] = b"starts";
 const KIND: &[u8] = b"kind";
 
 /// First byte of a reply record.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Bytes of the key of one behind its client.
+const PLACE: usize = 11;
 
 /// What a store gave back when its target was started.
 #[derive(Debug, Default)]
@@ -33,11 +35,14 @@ pub struct Start {
     pub(crate) next_txn: u64,
 }
 
-/// The key of a reply record: client, then xid, so that those of a client stand together.
-pub(crate) fn reply_key(client: &str, xid: u64) -> Vec<u8> {
-    let mut key = client.as_bytes().to_vec();
+/// The key of a reply record: client, then its place: the slot, or the xid where a client has none. A record
+/// takes the place of the one before in its slot, so that a commit of many requests has few of them.
+pub(crate) fn reply_key(client: &str, xid: u64, tag: u16) -> Vec<u8> {
+    let mut key = Vec::with_capacity(client.len() + PLACE);
+    key.extend_from_slice(client.as_bytes());
     key.push(0);
-    key.extend_from_slice(&xid.to_be_bytes());
+    key.extend_from_slice(&tag.to_be_bytes());
+    key.extend_from_slice(&if tag == 0 { xid } else { 0 }.to_be_bytes());
     key
 }
 
@@ -128,7 +133,7 @@ impl Txn {
 
 /// The client in the key of a reply record.
 fn client_of(key: &[u8]) -> Option<&str> {
-    let len = key.len().checked_sub(9)?;
+    let len = key.len().checked_sub(PLACE)?;
     std::str::from_utf8(key.get(..len)?).ok()
 }
 
@@ -295,12 +300,23 @@ mod tests {
     }
 
     #[test]
+    fn record_takes_the_place_of_the_one_before_in_its_slot() {
+        let place = |xid, tag| reply_key("c", xid, tag);
+        assert_eq!(place(7, 1), place(9, 1));
+        // Where a client has no slots each request has a place.
+        let all = [place(7, 1), place(7, 2), place(7, 0), place(9, 0), place(1, 0)];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+        assert!(all.iter().all(|key| client_of(key) == Some("c")));
+    }
+
+    #[test]
     fn transaction_names_its_request_by_the_record_of_the_reply() {
         let reply = ReplyRecord { xid: 7 << 32, transno: 9, ..ReplyRecord::default() };
         let changes = vec![
             Change::Put(Space::Objects, b"key".to_vec(), b"value".to_vec()),
             Change::Put(Space::Meta, TRANSNO.to_vec(), 9u64.to_le_bytes().to_vec()),
-            Change::Put(Space::Replies, reply_key("client-1", 7 << 32), encode(&reply)),
+            Change::Put(Space::Replies, reply_key("client-1", 7 << 32, 0), encode(&reply)),
         ];
         let txn = Txn { id: 1, changes, must: false };
         let origin = Origin { client: "client-1".to_owned(), xid: 7 << 32 };
@@ -331,7 +347,7 @@ mod tests {
         let mut store = MemoryStore::new(Commit::Ordered, 1 << 20);
         let reply = ReplyRecord { xid: 7, transno: 9, ..ReplyRecord::default() };
         let puts = ["c1", "c2"].map(|client| {
-            Change::Put(Space::Replies, reply_key(client, reply.xid), encode(&reply))
+            Change::Put(Space::Replies, reply_key(client, reply.xid, reply.tag), encode(&reply))
         });
         let joins = Change::Put(Space::Clients, b"c2".to_vec(), vec![]);
         let changes = puts.into_iter().chain([joins]).collect();
@@ -344,7 +360,7 @@ mod tests {
         let mut opening = Opening { store: &mut store };
         let left: Vec<_> =
             opening.all(Space::Replies).unwrap().into_iter().map(|(key, _)| key).collect();
-        assert_eq!(left, [reply_key("c2", reply.xid)]);
+        assert_eq!(left, [reply_key("c2", reply.xid, reply.tag)]);
     }
 
     #[test]

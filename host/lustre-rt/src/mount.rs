@@ -191,9 +191,8 @@ impl Wire for NodeWire {
         let begun = match moved {
             Moved::Nothing => link.call(call),
             Moved::Read(room) => {
-                let mut buffer = self.spare.take(room as usize);
                 // Bytes that do not come are not those of another file.
-                buffer.fill(0);
+                let buffer = self.spare.zeros(room as usize);
                 link.call_with(call, Direction::Read, buffer)
             }
             Moved::Write(bytes) => link.call_with(call, Direction::Write, bytes),

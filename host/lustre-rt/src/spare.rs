@@ -15,6 +15,24 @@ pub(crate) struct Spare(Mutex<Vec<Vec<u8>>>);
 impl Spare {
     /// A buffer of so many bytes, which may be anything.
     pub(crate) fn take(&self, len: usize) -> Vec<u8> {
+        let mut buffer = self.kept(len);
+        buffer.resize(len, 0);
+        buffer
+    }
+
+    /// The same, zeros. What is fresh from the system is that already.
+    pub(crate) fn zeros(&self, len: usize) -> Vec<u8> {
+        let mut buffer = self.kept(len);
+        if buffer.capacity() == 0 {
+            return vec![0; len];
+        }
+        buffer.clear();
+        buffer.resize(len, 0);
+        buffer
+    }
+
+    /// A buffer that has room for so many bytes, or none.
+    fn kept(&self, len: usize) -> Vec<u8> {
         let mut buffer = Vec::new();
         if len >= LEAST {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -26,7 +44,6 @@ impl Spare {
                 None => drop(all.pop()),
             }
         }
-        buffer.resize(len, 0);
         buffer
     }
 
@@ -56,6 +73,10 @@ mod tests {
         spare.give(first);
         let again = spare.take(LEAST);
         assert_eq!((again.as_ptr(), again.len()), (place, LEAST));
+        spare.give(again);
+        let zeros = spare.zeros(LEAST);
+        assert_eq!((zeros.as_ptr(), zeros), (place, vec![0; LEAST]));
+        assert_eq!(spare.zeros(9), [0; 9]);
         for (given, wanted) in [(1, 2), (3, 1)] {
             spare.give(vec![0; LEAST * given]);
             assert_eq!(spare.take(LEAST * wanted).capacity(), LEAST * wanted);

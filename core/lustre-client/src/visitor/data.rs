@@ -99,7 +99,7 @@ impl<W: Wire> Visitor<W> {
                 end => return end,
             };
             // The data was moved to other objects, or the file is gone (C-228).
-            let node = self.node_of(file.fid).await?;
+            let node = Box::pin(self.node_of(file.fid)).await?;
             let found = self.taken(layout_of(&node.body, &node.layout)?);
             if found == *layout {
                 return self.why_gone(file, Err(failed)).await;
@@ -583,7 +583,7 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<T, VisitError> {
         match result {
             Err(VisitError::Refused { target, errno: Errno::ENOENT }) => {
-                self.node_of(file.fid).await?;
+                Box::pin(self.node_of(file.fid)).await?;
                 Err(VisitError::Refused { target, errno: Errno::EIO })
             }
             result => result,

@@ -1,4 +1,5 @@
-//! Open files: by name or new, for reading or writing; what an open brings, and what a close says.
+//! Open files: by name or new, for reading or writing; what an open brings, and what a close says. What is seldom
+//! waited for is in a box: all that is waited for on the way of a file is in one future, which is moved as it begins.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -327,13 +328,16 @@ impl<W: Wire> Visitor<W> {
                 evictions,
             })
         };
-        if waits {
-            self.give_back(mdt, lock.handle).await?;
-            return merged.await;
-        }
-        let (given, found) = both(self.give_back_with_others(mdt, lock.handle), merged).await;
-        given?;
-        found
+        let found = async {
+            if waits {
+                self.give_back(mdt, lock.handle).await?;
+                return merged.await;
+            }
+            let (given, found) = both(self.give_back_with_others(mdt, lock.handle), merged).await;
+            given?;
+            found
+        };
+        Box::pin(found).await
     }
 
     /// What the answer to an open shows.
@@ -464,7 +468,11 @@ impl<W: Wire> Visitor<W> {
     ) -> Result<OpenFile, VisitError> {
         checked(name)?;
         match self.create_in(dir, name, how, create).await {
-            Err(e) => self.create_in(&self.relaid(dir, e).await?, name, how, create).await,
+            Err(e) => {
+                let again =
+                    async { self.create_in(&self.relaid(dir, e).await?, name, how, create).await };
+                Box::pin(again).await
+            }
             made => made,
         }
     }
@@ -503,7 +511,7 @@ impl<W: Wire> Visitor<W> {
             };
             match self.open_at(mdt, open, name).await {
                 Ok(found) => break found,
-                Err(refusal) => mdt = self.redirected(mdt, refusal, turn).await?,
+                Err(refusal) => mdt = Box::pin(self.redirected(mdt, refusal, turn)).await?,
             }
             turn += 1;
         };
@@ -515,8 +523,8 @@ impl<W: Wire> Visitor<W> {
             return Ok(file);
         }
         // It exists, on another target (C-84).
-        let node = self.lookup(dir, name, name).await?;
-        self.open_for(&node, how).await
+        let node = Box::pin(self.lookup(dir, name, name)).await?;
+        Box::pin(self.open_for(&node, how)).await
     }
 
     /// Permissions of what is made, and the mask for the target to apply; without a target that applies
@@ -540,7 +548,7 @@ impl<W: Wire> Visitor<W> {
         let attributes = match attributes {
             Ok(attributes) => attributes,
             Err(e) => {
-                self.close_found(&found).await?;
+                Box::pin(self.close_found(&found)).await?;
                 return Err(e);
             }
         };
@@ -571,9 +579,9 @@ impl<W: Wire> Visitor<W> {
         // The target has noted that it is to be cut off, and no more (C-94).
         if how.truncate
             && !created
-            && let Err(e) = self.cut(&mut file, 0, true).await
+            && let Err(e) = Box::pin(self.cut(&mut file, 0, true)).await
         {
-            self.close(file).await?;
+            Box::pin(self.close(file)).await?;
             return Err(e);
         }
         Ok(file)
@@ -602,7 +610,7 @@ impl<W: Wire> Visitor<W> {
         let record = file.closing(record, self.wire.now());
         if !file.is_changed() || !self.is_ended(file).await? {
             self.close_with(&record, file.handle, file.open).await?;
-        } else if let Some(found) = self.open_again(file).await? {
+        } else if let Some(found) = Box::pin(self.open_again(file)).await? {
             // What a close says of the file another open has to bring. One that is gone needs none.
             self.close_with(&record, found.body.open_handle, found.call).await?;
         }
@@ -649,7 +657,7 @@ impl<W: Wire> Visitor<W> {
             return Ok(());
         }
         let path = file.fid.to_string().into();
-        let found = self.open_again(file).await?;
+        let found = Box::pin(self.open_again(file)).await?;
         let found = found.ok_or(VisitError::Path { path, errno: Errno::EIO })?;
         (file.handle, file.open) = (found.body.open_handle, found.call);
         file.evictions = found.evictions;
@@ -674,6 +682,14 @@ impl<W: Wire> Visitor<W> {
         if file.says(changes, self.wire.now()) {
             return self.close_ref(&file).await;
         }
+        Box::pin(self.close_then_change(&file, changes)).await
+    }
+
+    async fn close_then_change(
+        &self,
+        file: &OpenFile,
+        changes: &Changes,
+    ) -> Result<(), VisitError> {
         let Attributes { fid, mode, gid, .. } = file.attributes;
         let name = file.fid.to_string().into_bytes();
         // Its objects know the time from each write. Those without data have 0, which is the latest of all
@@ -683,10 +699,10 @@ impl<W: Wire> Visitor<W> {
         let changed = Changed { fid, mode, gid, layout, name: &name };
         if file.mtime.is_some() {
             let (closed, changed) =
-                both(self.close_ref(&file), self.change_of(&changed, changes)).await;
+                both(self.close_ref(file), self.change_of(&changed, changes)).await;
             return closed.and(changed);
         }
-        self.close_ref(&file).await?;
+        self.close_ref(file).await?;
         self.change_of(&changed, changes).await
     }
 
@@ -712,7 +728,7 @@ impl<W: Wire> Visitor<W> {
         let mdt = self.mdt_of(file.fid).await?;
         let mut tries = 0;
         let bytes = loop {
-            match self.make_once(mdt, file.fid, (start, end)).await {
+            match Box::pin(self.make_once(mdt, file.fid, (start, end))).await {
                 // Another client changes the layout just now (C-189).
                 Err(VisitError::Refused { errno: Errno::EBUSY | Errno::EAGAIN, .. })
                     if tries < MAKE_RETRIES =>

@@ -157,7 +157,8 @@ impl<L> Remote<L> {
             return Err((self.lost(wire, link).await, back(moved)));
         }
         let change = is_change(&call).then(|| wire.losses(link));
-        let End { result, bytes, call } = wire.call(link, call, moved).await;
+        // What a call is made of is large, and all that make one would hold room for it.
+        let End { result, bytes, call } = Box::pin(wire.call(link, call, moved)).await;
         let error = match result {
             Ok(reply) => {
                 self.asked.store(true, Ordering::Relaxed);

@@ -417,6 +417,7 @@ impl<W: Wire> Visitor<W> {
             let bytes = answer.map_err(|(e, _)| e)?.bytes;
             let names = dir.listing.take(ByteOrder::Little, &bytes);
             let names = names.map_err(|error| VisitError::Listing { dir: stripe, error })?;
+            self.wire.recycle(bytes);
             if !names.is_empty() {
                 return Ok(names);
             }

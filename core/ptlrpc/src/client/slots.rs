@@ -55,7 +55,9 @@ struct Lane {
 impl Lane {
     /// The lowest free number, if it is at most `max`.
     fn take(&mut self, max: u16) -> Option<u16> {
-        let free = (1..=max).find(|slot| !self.used.contains(slot))?;
+        // Numbers ascend: the first that is not the one expected leaves that free.
+        let taken = (1..=max).zip(&self.used).take_while(|(slot, used)| slot == *used).count();
+        let free = u16::try_from(taken).ok()?.checked_add(1).filter(|free| *free <= max)?;
         self.used.insert(free);
         Some(free)
     }

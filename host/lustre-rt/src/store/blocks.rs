@@ -21,6 +21,9 @@ pub(super) const BLOCK: u64 = 64 << 10;
 /// Bytes of a block that stays in memory until it is committed, at most.
 pub(super) const SHORT: usize = 16 << 10;
 
+/// What `statfs` calls a file system in memory, which does not say what of it is there.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+
 /// Short blocks, by their slots.
 pub(super) type Shorts = BTreeMap<u64, Vec<u8>>;
 
@@ -48,6 +51,8 @@ impl Block {
 pub(super) struct Blocks {
     path: PathBuf,
     file: Arc<File>,
+    /// It is on a file system in memory: no read of it waits for a disk.
+    in_memory: bool,
     free: BTreeSet<u64>,
     /// The first slot behind all that are in use or free.
     end: u64,
@@ -82,9 +87,10 @@ impl Blocks {
         let free = (0..end).filter(|slot| !taken.contains(slot)).collect();
         // What stands behind is what a crash left.
         file.set_len(need).map_err(|e| e.to_string())?;
+        let in_memory = rustix::fs::fstatfs(&file).is_ok_and(|stat| stat.f_type == TMPFS);
         let (path, file) = (path.to_owned(), Arc::new(file));
         let (shorts, leaving) = (Shorts::new(), Arc::default());
-        Ok(Self { path, file, free, end, shorts, leaving, patience: None })
+        Ok(Self { path, file, in_memory, free, end, shorts, leaving, patience: None })
     }
 
     /// The file, for another thread to sync, and the short blocks that it writes before.
@@ -106,6 +112,9 @@ impl Blocks {
     /// Whether the system has a short block in memory, if the store has not: then a read does not wait for
     /// the disk. Some storage does not say.
     pub(super) fn is_cached(&self, block: Block) -> bool {
+        if self.in_memory {
+            return block.held() > 0;
+        }
         let (mut bytes, flags) = ([0; SHORT], ReadWriteFlags::NOWAIT);
         let Some(room) = bytes.get_mut(..block.held()).filter(|room| !room.is_empty()) else {
             return false;

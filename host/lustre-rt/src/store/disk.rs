@@ -19,7 +19,7 @@ use crate::spare::Spare;
 use super::blocks::{BLOCK, Block, Blocks, SHORT};
 use super::bytes::{Loaded, Pieces, deliver, written};
 use super::commit::{Batch, Committed};
-use super::layer::{Layer, Layers, Place, Snapshot};
+use super::layer::{Layers, Place, Snapshot};
 use super::room::{Patience, Roomy};
 use super::{
     BLOCKS, DATABASE, DESCRIPTION, DirLock, RECORDS, db_damaged, db_error, io_error, total,
@@ -226,7 +226,7 @@ impl Disk {
             cached: fits(&records),
             room: None,
             config,
-            layers: Layers { draft: Layer::default(), upper: Layer::default(), lower: None, floor },
+            layers: Layers::over(floor),
             db: Arc::new(db),
             blocks,
             last: 0,
@@ -373,9 +373,11 @@ impl Disk {
         for change in txn.changes {
             match change {
                 Change::Put(space, key, value) => {
-                    self.layers.draft.put(key_of(space, &key), Some(value));
+                    self.layers.records.push((key_of(space, &key), Some(value)));
                 }
-                Change::Delete(space, key) => self.layers.draft.put(key_of(space, &key), None),
+                Change::Delete(space, key) => {
+                    self.layers.records.push((key_of(space, &key), None));
+                }
                 Change::Write { data, mut offset, .. } => {
                     for bytes in writes.next().unwrap_or_default() {
                         self.write(data, offset, &bytes)?;
@@ -424,7 +426,11 @@ impl Disk {
         (number, at): (u64, usize),
         part: &[u8],
     ) -> Result<(), StoreError> {
-        let mut whole = self.block(data, number)?;
+        let old = self.place((data.0, number))?;
+        if at == 0 && old.is_none_or(|old| old.len as usize <= part.len()) {
+            return self.write_blocks(data, number, part);
+        }
+        let mut whole = old.map_or(Ok(Vec::new()), |old| self.blocks.read(old))?;
         whole.resize(whole.len().max(at + part.len()), 0);
         whole.splice(at..at + part.len(), part.iter().copied());
         self.write_blocks(data, number, &whole)
@@ -819,6 +825,26 @@ mod tests {
         let disk = Disk::open(config).unwrap();
         assert_eq!(disk.block(DataId(1), 0).unwrap(), vec![7; 200]);
         assert_eq!(disk.block(DataId(2), 0).unwrap(), vec![7; 100]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn short_block_of_a_file_system_in_memory_is_at_hand() {
+        let dir = Path::new("/dev/shm").join(fresh::path("store-disk-shm").file_name().unwrap());
+        fs::create_dir_all(&dir).unwrap();
+        let mut disk = Disk::open(DiskConfig { reserve: 0, ..DiskConfig::new(&dir) }).unwrap();
+        let mut slate = Slate(vec![7; 2 * SHORT]);
+        let mut write = |id, len| {
+            let bytes = [Span { region: RegionId(0), offset: 0, len }].into_iter().collect();
+            let changes = vec![Change::Write { data: DataId(id), offset: 0, bytes }];
+            disk.order(StoreOrder::Apply(Txn { id, changes, must: true }), &mut slate);
+        };
+        write(1, 100);
+        write(2, SHORT as u32 + 1);
+        disk.commit().unwrap();
+        let cached = |data| disk.blocks.is_cached(disk.place((data, 0)).unwrap().unwrap());
+        assert_eq!([cached(1), cached(2)], [true, false]);
+        drop(disk);
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -40,8 +40,10 @@ pub(super) struct Snapshot {
 
 /// All that can be seen.
 pub(super) struct Layers {
-    /// Takes the changes of the transaction that is being applied; empty between two.
+    /// Blocks of the transaction that is being applied; none between two.
     pub(super) draft: Layer,
+    /// Its records, of which it reads none; likewise.
+    pub(super) records: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// What is applied.
     pub(super) upper: Layer,
     /// On its way to be committed.
@@ -104,13 +106,19 @@ impl Layer {
 }
 
 impl Layers {
+    /// Nothing that is not committed.
+    pub(super) fn over(floor: Snapshot) -> Self {
+        let (draft, upper) = (Layer::default(), Layer::default());
+        Self { draft, records: Vec::new(), upper, lower: None, floor }
+    }
+
     fn layers(&self) -> impl Iterator<Item = &Layer> {
         [&self.draft, &self.upper].into_iter().chain(self.lower.as_deref())
     }
 
     /// The transaction is applied; slots that are free.
     pub(super) fn accept(&mut self) -> Vec<u64> {
-        let Layer { records, cuts, blocks, bytes: _ } = core::mem::take(&mut self.draft);
+        let Layer { cuts, blocks, .. } = core::mem::take(&mut self.draft);
         let mut freed = Vec::new();
         for (data, first) in cuts {
             freed.extend(self.upper.cut(data, first));
@@ -118,7 +126,7 @@ impl Layers {
         for (place, block) in blocks {
             freed.extend(self.upper.write(place, block));
         }
-        for (key, value) in records {
+        for (key, value) in self.records.drain(..) {
             self.upper.put(key, value);
         }
         freed
@@ -126,6 +134,7 @@ impl Layers {
 
     /// Nothing of the transaction is applied; slots that are free.
     pub(super) fn refuse(&mut self) -> Vec<u64> {
+        self.records.clear();
         let draft = core::mem::take(&mut self.draft);
         draft.blocks.into_values().map(|block| block.slot).collect()
     }

@@ -166,7 +166,7 @@ impl Out<'_> {
                             return Ok(None);
                         }
                     }
-                    let found = match mount.node(name.fid, node, &name.name).await {
+                    let found = match Box::pin(mount.node(name.fid, node, &name.name)).await {
                         Ok(found) => found,
                         // It was removed after it had been listed.
                         Err(e) if e.errno() == lnet_types::Errno::ENOENT => return Ok(None),
@@ -179,7 +179,7 @@ impl Out<'_> {
                     let small = found.kind() == FileKind::Link
                         || found.kind() == FileKind::File && body.nlink == 1 && body.size <= SMALL;
                     if small {
-                        self.any(&found, made, &name.name, &path).await?;
+                        Box::pin(self.any(&found, made, &name.name, &path)).await?;
                         return Ok(None);
                     }
                     Ok::<_, anyhow::Error>(Some((found, name.name.clone(), path)))
@@ -266,7 +266,7 @@ impl Out<'_> {
         let Copy { mount, stop, tally, resume, verify, room, .. } = self.copy;
         let Attributes { size, mode, atime, mtime, .. } = *file.attributes();
         let _room = room.take(size).await;
-        if *resume && self.is_there(file, dir, name).await? {
+        if *resume && Box::pin(self.is_there(file, dir, name)).await? {
             tally.skipped();
             return Ok(());
         }
@@ -289,12 +289,12 @@ impl Out<'_> {
         done.into_iter().collect::<Result<(), anyhow::Error>>()?;
         if *verify {
             new.file.set_len(size)?;
-            if !self.copy.is_same(&new.file, size, file).await? {
+            if !Box::pin(self.copy.is_same(&new.file, size, file)).await? {
                 bail!("the copy differs from its source");
             }
         }
         if let Some(node) = node {
-            self.copy.preserve_out(path, node, &new.file).await?;
+            Box::pin(self.copy.preserve_out(path, node, &new.file)).await?;
         }
         new.finish(size, mode, (atime, mtime))?;
         tally.file();

@@ -1,11 +1,12 @@
 //! Files of this machine in a copy: names are made relative to a directory that is held open, and no
 //! symbolic link is followed on the way, so that nothing a server says leads out of the destination.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
@@ -28,6 +29,8 @@ pub(super) struct New<'a> {
     name: Vec<u8>,
     temporary: String,
     pub(super) file: File,
+    /// Where it ends, as far as it was written.
+    end: Cell<u64>,
     done: bool,
 }
 
@@ -81,7 +84,8 @@ impl Dir {
             match fs::openat(&self.0, temporary.as_str(), flags, mode) {
                 Ok(file) => {
                     let (name, file) = (name.to_vec(), File::from(file));
-                    return Ok(New { dir: self, name, temporary, file, done: false });
+                    let end = Cell::new(0);
+                    return Ok(New { dir: self, name, temporary, file, end, done: false });
                 }
                 Err(Errno::EXIST) if further < LEFT_MAX => further += 1,
                 Err(e) => return Err(e),
@@ -157,6 +161,7 @@ impl New<'_> {
             let (here, behind) = rest.split_at(border.min(rest.len()));
             if here.iter().any(|byte| *byte != 0) {
                 self.file.write_all_at(here, at)?;
+                self.end.set(self.end.get().max(at + here.len() as u64));
             }
             at += here.len() as u64;
             rest = behind;
@@ -172,7 +177,9 @@ impl New<'_> {
         mode: u32,
         (atime, mtime): (i64, i64),
     ) -> std::io::Result<()> {
-        self.file.set_len(size)?;
+        if self.end.get() != size {
+            self.file.set_len(size)?;
+        }
         fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))?;
         fs::futimens(&self.file, &times(atime, mtime))?;
         let (from, to) = (self.temporary.as_str(), OsStr::from_bytes(&self.name));
@@ -191,8 +198,12 @@ impl Drop for New<'_> {
     }
 }
 
-/// The parts of a file that are no holes.
-pub(super) fn data_of(file: &File, size: u64) -> Vec<(u64, u64)> {
+/// The parts of a file that are no holes. One that takes as much room as it has bytes is not looked through.
+pub(super) fn data_of(file: &File, meta: &Metadata) -> Vec<(u64, u64)> {
+    let size = meta.size();
+    if size > 0 && meta.blocks().saturating_mul(512) >= size {
+        return vec![(0, size)];
+    }
     let mut parts = Vec::new();
     let mut at = 0;
     while at < size {
@@ -217,7 +228,7 @@ pub(super) fn data_of(file: &File, size: u64) -> Vec<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::symlink;
     use std::path::PathBuf;
 
     use super::*;
@@ -281,9 +292,15 @@ mod tests {
         new.write(0, &bytes).unwrap();
         new.finish(4 << 20, 0o600, (0, 0)).unwrap();
         let file = File::open(path.join("a")).unwrap();
-        let parts = data_of(&file, 4 << 20);
+        let parts = data_of(&file, &file.metadata().unwrap());
         let inside = |at: u64| parts.iter().any(|(start, end)| (*start..*end).contains(&at));
         assert!(inside((2 << 20) + 5), "{parts:?}");
         assert_eq!(std::fs::read(path.join("a")).unwrap()[..3 << 20], bytes);
+        assert_eq!(file.metadata().unwrap().len(), 4 << 20);
+        let dense = dir.make(b"b", 2).unwrap();
+        dense.write(0, &[1; 5000]).unwrap();
+        dense.finish(5000, 0o600, (0, 0)).unwrap();
+        let file = File::open(path.join("b")).unwrap();
+        assert_eq!(data_of(&file, &file.metadata().unwrap()), [(0, 5000)]);
     }
 }

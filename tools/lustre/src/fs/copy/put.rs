@@ -258,7 +258,7 @@ impl Copy<'_> {
         let Source { name, meta, .. } = source;
         let kind = meta.file_type();
         if kind.is_symlink() {
-            return self.put_link(source, dir).await;
+            return Box::pin(self.put_link(source, dir)).await;
         }
         if !kind.is_file() {
             bail!("no file, directory or symbolic link: not copied");
@@ -266,7 +266,7 @@ impl Copy<'_> {
         let several = (meta.nlink() > 1).then_some((meta.dev(), meta.ino()));
         let first = several.and_then(|of| links.borrow().get(&of).cloned());
         if let Some(first) = first {
-            match self.mount.link(&first, dir, name).await {
+            match Box::pin(self.mount.link(&first, dir, name)).await {
                 Ok(()) => {
                     self.tally.link();
                     return Ok(());
@@ -277,7 +277,7 @@ impl Copy<'_> {
         }
         self.put_file(source, dir).await?;
         if let Some(of) = several {
-            let node = self.mount.child(dir, name).await?;
+            let node = Box::pin(self.mount.child(dir, name)).await?;
             links.borrow_mut().insert(of, node);
         }
         Ok(())
@@ -376,12 +376,12 @@ impl Copy<'_> {
         let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
         let file = File::options().read(true).custom_flags(no_follow).open(path)?;
         let meta = &file.metadata()?;
-        if self.resume && self.is_there(&file, meta, (dir, name)).await? {
+        if self.resume && Box::pin(self.is_there(&file, meta, (dir, name))).await? {
             self.tally.skipped();
             return Ok(());
         }
         let how = OpenHow { read: self.verify, write: true, truncate: true };
-        let parts = data_of(&file, meta.size());
+        let parts = data_of(&file, meta);
         let create = Create {
             mode: meta.mode() & 0o7777,
             exclusive: false,
@@ -400,7 +400,7 @@ impl Copy<'_> {
                 let node = self.mount.child(dir, name).await?;
                 self.preserve_in(&label(path), (&file, meta), &node).await
             };
-            filled = kept.await;
+            filled = Box::pin(kept).await;
         }
         let closed = match &filled {
             Ok(()) => self.mount.close_with_changes(copy, &kept(meta)).await,
@@ -409,8 +409,8 @@ impl Copy<'_> {
         let end = filled.and_then(|()| Ok(closed?));
         if end.is_err() && made {
             // A part of a file is worse than none.
-            if let Ok(part) = self.mount.child(dir, name).await {
-                self.mount.remove(&part).await?;
+            if let Ok(part) = Box::pin(self.mount.child(dir, name)).await {
+                Box::pin(self.mount.remove(&part)).await?;
             }
         }
         end?;
@@ -462,9 +462,9 @@ impl Copy<'_> {
         let done = join(all.map(one), IN_FLIGHT).await;
         done.into_iter().collect::<Result<(), anyhow::Error>>()?;
         if copy.size() < size {
-            self.mount.truncate(copy, size).await?;
+            Box::pin(self.mount.truncate(copy, size)).await?;
         }
-        if self.verify && !self.is_same(file, size, copy).await? {
+        if self.verify && !Box::pin(self.is_same(file, size, copy)).await? {
             bail!("the copy differs from its source");
         }
         Ok(())
