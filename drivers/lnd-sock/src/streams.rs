@@ -181,7 +181,8 @@ pub trait Streams {
     /// `WouldBlock` when there is no room; `Failed` when the stream broke.
     fn write(&mut self, stream: StreamId, slices: &[IoSlice<'_>]) -> Result<usize, Stop>;
 
-    /// Bytes written that the other end's transport has not acknowledged.
+    /// Bytes written that the other end's transport has not acknowledged; of a stream that broke, those that
+    /// it had not until then.
     fn unacked(&self, stream: StreamId) -> u64;
 
     /// How the sending half fares; `None` for streams that can't tell.

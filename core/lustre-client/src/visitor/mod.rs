@@ -89,7 +89,7 @@ pub use names::{Changes, LINK_MAX};
 pub use opens::Opens;
 pub use place::{FSNAME_MAX, ParsePlaceError, Place};
 pub use reint::SetXattr;
-pub use stripes::{END, LayoutError};
+pub use stripes::{END, FileLayout, LayoutError};
 pub use walk::{FileKind, LINKS_MAX, Node, OpenDir};
 pub use wire::{End, LEAVE_MAX, Moved, Tried, Wire};
 pub use wish::{ParseWishError, Wish};

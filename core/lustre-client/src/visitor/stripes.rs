@@ -372,6 +372,15 @@ impl FileLayout {
         })
     }
 
+    /// The most objects that a part of the file is spread over.
+    pub fn width(&self) -> usize {
+        let width = |component: &Component| match &component.holder {
+            Holder::Objects { objects, .. } => objects.len(),
+            Holder::Nothing | Holder::Mdt => 0,
+        };
+        self.components.iter().map(width).max().unwrap_or(0)
+    }
+
     /// The part that the metadata target holds, if there is one.
     pub fn on_mdt(&self) -> Option<&Component> {
         self.components.first().filter(|component| component.holder == Holder::Mdt)
@@ -414,6 +423,14 @@ mod tests {
     }
 
     const INIT: ComponentFlags = ComponentFlags::INIT;
+
+    #[test]
+    fn file_is_as_wide_as_its_widest_part() {
+        let parts = [(1, 0, 1 << 20, 4), (2, 1 << 20, END, 2)];
+        let part = |(id, start, end, count)| (entry(id, INIT, start, end), stripes(1 << 20, count));
+        let layout = composite(parts.map(part).to_vec()).unwrap();
+        assert_eq!((layout.width(), FileLayout::default().width()), (4, 0));
+    }
 
     #[test]
     fn c177_offsets_are_those_that_were_recorded() {

@@ -98,10 +98,12 @@ impl<S: Streams> SockDriver<S> {
         }
         // An interface that is stopped in order sends what it has; any other may not have.
         let in_order = matches!(why, Why::Stopped);
-        if let Some(mut retained) = state.retained.filter(|_| !in_order) {
-            let in_doubt = retained.take(ni, state.from.nid);
-            self.stats.msgs_in_doubt += in_doubt.len() as u64;
-            up.tx_in_doubt(now, in_doubt);
+        if let Some(mut retained) = state.retained {
+            let in_doubt = self.hand_back(&mut retained, ni, state.from.nid, in_order);
+            self.end_repaid(now, up);
+            if !in_doubt.is_empty() {
+                up.tx_in_doubt(now, in_doubt);
+            }
         }
         let legacy = self.config.legacy_close_status;
         let mut tx = state.tx;

@@ -11,6 +11,7 @@ pub(crate) mod detour;
 mod dial;
 mod faults;
 mod handshake;
+mod lenders;
 mod receive;
 mod refused;
 mod show;
@@ -31,7 +32,7 @@ use crate::lookup::Lookup;
 use crate::peer::{ConnKey, Peer, PeerKey};
 use crate::proto::admit::Held;
 use crate::proto::kinds::Kind;
-use crate::proto::retained::Retained;
+use crate::proto::retained::{Orphan, Retained};
 use crate::proto::txq::{Pieces, STAGE_LEN};
 use crate::stats::{Stats, Traffic};
 use crate::streams::{ListenerId, NamespaceId, Source, StreamOptions, Streams};
@@ -172,6 +173,14 @@ pub struct SockDriver<S> {
     stage: Vec<u8>,
     pieces: Pieces,
     done: Vec<MsgId>,
+    /// Connections that something is lent to by messages that have not ended (`proto/retained.rs`).
+    lenders: Vec<ConnKey>,
+    /// When they are looked at, if there is no turn before.
+    lenders_due: Instant,
+    /// Those of the messages that have ended, to be reported before the call is over; and those whose
+    /// connection has.
+    repaid: Vec<MsgId>,
+    orphans: Vec<Orphan>,
     /// Memory for what the next connection retains that has nothing in doubt.
     spare: Option<Box<Retained>>,
     /// Privileged source ports were refused by the system, and that has been said.
@@ -233,6 +242,10 @@ impl<S: Streams> SockDriver<S> {
             stage: Vec::with_capacity(STAGE_LEN),
             pieces: Pieces::new(),
             done: Vec::new(),
+            lenders: Vec::new(),
+            lenders_due: Instant::FAR_FUTURE,
+            repaid: Vec::new(),
+            orphans: Vec::new(),
             spare: None,
             unprivileged: false,
         }
@@ -428,6 +441,8 @@ impl<S: Streams> SockDriver<S> {
             }
         }
         self.catch_up(now, up, mem);
+        self.look_at_lenders(now, mem);
+        self.end_lent(now, up, mem);
     }
 
     /// [`Driver::flush`] for any [`Upper`].
@@ -465,6 +480,7 @@ impl<S: Streams> SockDriver<S> {
         if !self.spinning {
             self.verify(now, up, mem);
         }
+        self.end_lent(now, up, mem);
     }
 
     /// [`Driver::handle_timeout`] for any [`Upper`].
@@ -478,6 +494,8 @@ impl<S: Streams> SockDriver<S> {
         self.verify(now, up, mem);
         self.catch_up(now, up, mem);
         self.fire_timers(now, up, mem);
+        self.look_at_lenders(now, mem);
+        self.end_lent(now, up, mem);
     }
 
     /// [`Driver::poll_timeout`].
@@ -486,7 +504,11 @@ impl<S: Streams> SockDriver<S> {
             && self.verify.is_empty()
             && self.backlog.is_empty()
             && self.accepts.is_empty());
-        if at_once { Some(Instant::ZERO) } else { self.timers.first().map(|(at, _)| *at) }
+        if at_once {
+            return Some(Instant::ZERO);
+        }
+        let timer = self.timers.first().map(|(at, _)| *at);
+        timer.into_iter().chain(self.lenders_due()).min()
     }
 
     /// Whether [`Self::flush`] has nothing to do. It is called several times in each turn. While the caller
@@ -498,6 +520,8 @@ impl<S: Streams> SockDriver<S> {
             && (self.spinning || self.verify.is_empty())
             && self.ended.is_empty()
             && self.judged.is_empty()
+            && self.repaid.is_empty()
+            && self.orphans.is_empty()
     }
 
     /// Continues what an earlier call left for reasons of fairness.

@@ -186,7 +186,7 @@ impl<S: Streams> SockDriver<S> {
             peer.last_alive = now;
         }
         if let Some(retained) = &mut state.retained {
-            retained.acknowledged(acked);
+            retained.acknowledged(acked, &mut self.repaid);
             if retained.bytes() == 0 {
                 // Its memory is for connections that are busy: for the next one of them.
                 self.spare = state.retained.take().filter(|retained| retained.is_small());

@@ -20,7 +20,7 @@ use crate::streams::{Stop, Streams};
 use crate::upper::Upper;
 
 /// How long a connection that retains too much waits before it asks its transport again.
-const RETAINED_LOOK: Duration = Duration::from_millis(1);
+pub(super) const RETAINED_LOOK: Duration = Duration::from_millis(1);
 
 impl<S: Streams> SockDriver<S> {
     /// Queues a message; it goes out with the next `flush`.
@@ -282,28 +282,39 @@ impl<S: Streams> SockDriver<S> {
                     self.room.write = self.room.write.saturating_sub(n);
                     let (done, spare) = (&mut self.done, &mut self.spare);
                     let (before, retained) = (state.written, &mut state.retained);
+                    let (mut msgs, mut lends) = (0, false);
                     state.tx.wrote(n, |item, end| {
-                        done.extend(item.msg());
-                        if let Some((hdr, payload, terms)) = item.to_retain() {
-                            let retained =
-                                retained.get_or_insert_with(|| spare.take().unwrap_or_default());
-                            retained.retain(before + end, hdr, payload, terms, mem);
+                        let Some(msg) = item.msg() else { return };
+                        msgs += 1;
+                        let has_ended =
+                            item.to_retain(before + end).is_none_or(|(message, payload)| {
+                                let retained = retained
+                                    .get_or_insert_with(|| spare.take().unwrap_or_default());
+                                retained.retain(now, msg, message, payload, mem)
+                            });
+                        if has_ended {
+                            done.push(msg);
                         }
                     });
                     state.written += n as u64;
-                    if let Some(retained) = retained.as_mut().filter(|r| r.is_release_due()) {
-                        let unacked = self.streams.unacked(stream);
-                        retained.acknowledged(state.written.saturating_sub(unacked));
+                    if let Some(retained) = retained {
+                        if retained.is_release_due() {
+                            let unacked = self.streams.unacked(stream);
+                            retained.acknowledged(state.written.saturating_sub(unacked), done);
+                        }
+                        lends = retained.lends();
                     }
                     state.mark.wrote(now, state.written);
                     state.blocked = n < asked;
-                    let msgs = done.len() as u64;
                     let ni = self.nis.get_mut(ni).map(|ni| &mut ni.traffic);
                     for traffic in [&mut state.traffic, &mut peer.traffic].into_iter().chain(ni) {
                         traffic.bytes_out += n as u64;
                         traffic.msgs_out += msgs;
                     }
                     self.stats.msgs_sent += msgs;
+                    if lends {
+                        self.note_lender(now, key);
+                    }
                 }
                 Err(Stop::WouldBlock) => state.blocked = true,
                 Err(Stop::Failed(errno)) => break Some(errno),
@@ -326,7 +337,8 @@ impl<S: Streams> SockDriver<S> {
         let Some(retained) = state.retained.as_mut().filter(|r| r.bytes() >= limit) else {
             return false;
         };
-        retained.acknowledged(state.written.saturating_sub(self.streams.unacked(stream)));
+        let acked = state.written.saturating_sub(self.streams.unacked(stream));
+        retained.acknowledged(acked, &mut self.repaid);
         let full = retained.bytes() >= limit;
         let peer = state.peer;
         if full {

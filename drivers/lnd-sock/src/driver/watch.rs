@@ -303,16 +303,19 @@ impl<S: Streams> SockDriver<S> {
 
     /// [`lnet::Driver::reclaim`].
     pub fn reclaim(&mut self, ni: NiId, to: Option<ProcessId>) -> Vec<InDoubt> {
-        let mut in_doubt = Vec::new();
         let is_meant = |state: &Up| to.is_none_or(|to| state.from == to);
+        let mut taken = Vec::new();
         for conn in self.conns.values_mut().filter(|conn| conn.ni == ni) {
             let Some(state) = conn.up_mut().filter(|state| is_meant(state)) else { continue };
             let Some(mut retained) = state.retained.take() else { continue };
-            retained.acknowledged(state.acked);
-            in_doubt.extend(retained.take(ni, state.from.nid));
+            retained.acknowledged(state.acked, &mut self.repaid);
+            taken.push((retained, state.from.nid));
+        }
+        let mut in_doubt = Vec::new();
+        for (mut retained, from) in taken {
+            in_doubt.extend(self.hand_back(&mut retained, ni, from, false));
         }
         in_doubt.sort_by_key(|message| message.retention.born);
-        self.stats.msgs_in_doubt += in_doubt.len() as u64;
         in_doubt
     }
 

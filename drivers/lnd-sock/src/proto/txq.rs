@@ -14,6 +14,7 @@ use lnet_wire::{ByteOrder, Hdr};
 use smallvec::SmallVec;
 
 use super::kinds::frame_len;
+use super::retained::Message;
 use super::zc::Owed;
 
 /// Payloads up to this many bytes are copied next to their header, which is cheaper than another
@@ -88,11 +89,11 @@ impl Queued {
         self.sent
     }
 
-    /// Header, payload and terms of a message that is to be retained.
-    pub(crate) fn to_retain(&self) -> Option<(&Hdr, &Payload, Retention)> {
+    /// A message that is to be retained, which ends at `end` of the stream, and its payload.
+    pub(crate) fn to_retain(&self, end: u64) -> Option<(Message, &Payload)> {
         match &self.body {
             Body::Message { hdr, payload, .. } if !self.disowned => {
-                Some((hdr, payload, self.retention?))
+                Some((Message { end, hdr: *hdr, retention: self.retention? }, payload))
             }
             Body::Message { .. } | Body::Noop => None,
         }

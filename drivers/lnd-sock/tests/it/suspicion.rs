@@ -5,6 +5,7 @@ use core::time::Duration;
 use lnd_sock::{SockConfig, Suspicion};
 use lnet::{Doubt, InDoubt, Payload, Retention};
 use lnet_types::{Errno, Instant, ProcessId};
+use lnet_wire::{Handle, Kind};
 
 use crate::support::upstairs::number_of;
 use crate::support::{Raw, World, addr, ni, ni_start, nid};
@@ -213,6 +214,91 @@ fn a_connection_that_breaks_hands_back_what_is_in_doubt_and_nothing_else() {
     world.wake();
     world.settle();
     assert_eq!(numbers(&world.hosts[0].up.in_doubt), [4]);
+}
+
+/// Sends a large REPLY.
+fn send_reply(world: &mut World, number: u64) {
+    let reply = |transmit: &mut lnet::Transmit| {
+        let dst = Handle { interface: 1, object: number };
+        transmit.hdr.kind = Kind::Reply { dst, pad: [0; 24] };
+    };
+    world.send_with(0, nid(2), number, &[number as u8; LARGE], reply);
+}
+
+/// A world in which a large REPLY was written on a rail that has just died, and a small message behind it.
+fn lending() -> World {
+    let mut world = retaining();
+    world.weather(|w| w.dead = true);
+    send_reply(&mut world, 4);
+    world.send(0, 1, 5, &[5; 3000]);
+    world.settle();
+    assert_eq!(world.hosts[0].up.out.len(), 2, "they have not ended");
+    world
+}
+
+const LARGE: usize = 300_000;
+
+fn own_bytes(message: &InDoubt) -> &[u8] {
+    let Payload::Bytes(bytes) = &message.payload else { panic!("bytes of its own") };
+    bytes
+}
+
+#[test]
+fn a_large_reply_ends_when_the_transport_has_acknowledged_it() {
+    let mut world = retaining();
+    send_reply(&mut world, 4);
+    world.pass(ms(2));
+    assert_eq!(world.hosts[0].up.outcome(4), Some(Ok(())));
+    assert_eq!(world.payload(1, 4), Some(vec![4; LARGE]));
+    assert!(world.call(0, |driver, _| driver.reclaim(ni(1), None)).is_empty());
+}
+
+#[test]
+fn a_large_reply_that_is_not_acknowledged_ends_soon_and_is_reclaimed() {
+    let mut world = lending();
+    world.pass(ms(3));
+    assert_eq!(world.hosts[0].up.outcome(4), None);
+    world.pass(ms(3));
+    assert_eq!(world.hosts[0].up.outcome(4), Some(Ok(())));
+    assert_eq!(world.hosts[0].up.outcome(5), Some(Ok(())));
+    let back = world.call(0, |driver, _| driver.reclaim(ni(1), None));
+    assert_eq!(numbers(&back), [4, 5]);
+    assert_eq!(own_bytes(&back[0]), [4; LARGE]);
+}
+
+#[test]
+fn a_large_reply_whose_connection_ends_at_once_is_in_doubt_and_ends() {
+    let mut world = lending();
+    world.break_all(Errno::ECONNRESET);
+    world.weather(|w| w.dead = false);
+    world.wake();
+    world.settle();
+    let up = &world.hosts[0].up;
+    assert_eq!((up.outcome(4), up.outcome(5)), (Some(Ok(())), Some(Ok(()))));
+    assert_eq!(numbers(&up.in_doubt), [4, 5]);
+    assert_eq!(own_bytes(&up.in_doubt[0]), [4; LARGE]);
+    assert_eq!(world.hosts[0].driver.stats().msgs_in_doubt, 2);
+}
+
+#[test]
+fn a_large_reply_that_is_reclaimed_at_once_is_in_doubt_and_ends() {
+    let mut world = lending();
+    let back = world.call(0, |driver, _| driver.reclaim(ni(1), None));
+    world.settle();
+    let up = &world.hosts[0].up;
+    let all: Vec<InDoubt> = back.into_iter().chain(up.in_doubt.iter().cloned()).collect();
+    assert_eq!(numbers(&all), [4, 5]);
+    assert_eq!(own_bytes(&all[0]), [4; LARGE]);
+    assert_eq!((up.outcome(4), up.outcome(5)), (Some(Ok(())), Some(Ok(()))));
+}
+
+#[test]
+fn a_large_reply_of_an_interface_that_stops_has_ended_and_is_not_in_doubt() {
+    let mut world = lending();
+    world.call(0, |driver, up| driver.ni_stop(Instant::ZERO + ms(1000), ni(1), up));
+    let up = &world.hosts[0].up;
+    assert_eq!((up.outcome(4), up.outcome(5)), (Some(Ok(())), Some(Ok(()))));
+    assert!(up.in_doubt.is_empty() && up.out.is_empty());
 }
 
 #[test]

@@ -151,6 +151,7 @@ pub(crate) fn put(from: Nid, to: Nid, number: u64, payload_len: u32) -> Hdr {
 pub(crate) fn number_of(hdr: &Hdr) -> u64 {
     match hdr.kind {
         Kind::Put { match_bits, .. } => match_bits,
+        Kind::Reply { dst, .. } => dst.object,
         _ => u64::MAX,
     }
 }

@@ -61,6 +61,9 @@ struct End {
     addr: SocketAddr,
     /// Bytes on their way to this end.
     inbox: VecDeque<u8>,
+    /// Bytes that were on their way when the stream broke: the other end's system has them unacknowledged
+    /// for ever.
+    broken: u64,
     /// The other end will send no more.
     eof: bool,
     /// The stream is broken.
@@ -223,6 +226,7 @@ impl Streams for SimStreams {
             id,
             addr,
             inbox: VecDeque::new(),
+            broken: 0,
             eof: false,
             error,
         };
@@ -316,7 +320,8 @@ impl Streams for SimStreams {
             return 0;
         }
         // The window is the receiver's; what it holds is not read and counts as on the way.
-        net.pipes[pipe].ends[1 - end].inbox.len() as u64
+        let there = &net.pipes[pipe].ends[1 - end];
+        there.broken + there.inbox.len() as u64
     }
 
     fn transport(&self, stream: StreamId) -> Option<Transport> {
@@ -521,7 +526,8 @@ impl World {
             for end in 0..2 {
                 if net.pipes[pipe].ends[end].id.is_some() {
                     net.pipes[pipe].ends[end].error = Some(errno);
-                    net.pipes[pipe].ends[end].inbox.clear();
+                    let lost = net.pipes[pipe].ends[end].inbox.drain(..).count() as u64;
+                    net.pipes[pipe].ends[end].broken += lost;
                     net.tell(pipe, end, true, true);
                 }
             }

@@ -110,6 +110,8 @@ pub(super) struct End {
     /// How far the other end takes more.
     edge: u64,
     outbox: VecDeque<u8>,
+    /// How much was in it when the stream broke: that counts as unacknowledged for ever.
+    broken: u64,
     /// A FIN stands behind the outbox; it has been sent.
     fin: bool,
     fin_sent: bool,
@@ -165,6 +167,7 @@ impl End {
             next: start,
             edge: start + 1,
             outbox: VecDeque::new(),
+            broken: 0,
             fin: false,
             fin_sent: false,
             flight: Flight::default(),
@@ -254,6 +257,7 @@ impl End {
         self.state = State::Closed;
         self.error = Some(errno);
         self.due = Instant::FAR_FUTURE;
+        self.broken = self.outbox.len() as u64;
         self.outbox.clear();
         self.early.clear();
         News { readable: true, writable: true }

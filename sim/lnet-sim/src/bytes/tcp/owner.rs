@@ -102,7 +102,7 @@ impl End {
     }
 
     pub(in crate::bytes) fn unacked(&self) -> u64 {
-        self.outbox.len() as u64
+        self.outbox.len() as u64 + self.broken
     }
 
     #[cfg(test)]

@@ -9,7 +9,7 @@ use lustre_rt::Fid;
 use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, join};
 
 use super::local::{Dir, New};
-use super::{AT_A_TIME, Copy, IN_FLIGHT, SMALL, chunks, is_nameless};
+use super::{AT_A_TIME, Copy, SMALL, at_a_time, chunks, is_nameless};
 use crate::fs::label::Label;
 use crate::fs::sentences::{towards_here, why};
 use crate::fs::{last_name, show};
@@ -285,7 +285,7 @@ impl Out<'_> {
                 Ok(())
             }
         };
-        let done = join(chunks(0, size).map(one), IN_FLIGHT).await;
+        let done = join(chunks(0, size).map(one), at_a_time(file)).await;
         done.into_iter().collect::<Result<(), anyhow::Error>>()?;
         if *verify {
             new.file.set_len(size)?;

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{Access, Place, Wish};
+use lustre_rt::visitor::{Access, FileLayout, OpenFile, Place, Wish};
 
 use super::bytes::Bytes;
 use super::goal::Taken;
@@ -29,11 +29,14 @@ use tally::Tally;
 pub(super) use preserve::is_kept;
 
 /// Bytes of a data request.
-const CHUNK: u64 = 4 << 20;
-/// Requests for the data of one file that are under way at a time.
-const IN_FLIGHT: usize = 8;
+const CHUNK: u64 = 2 << 20;
+/// Requests for the data of one file that are under way at a time, for each object that it is spread over: no
+/// more than a processor's cache holds at both ends.
+const PER_OBJECT: usize = 6;
+/// The same in all.
+const IN_FLIGHT: usize = 16;
 /// A file of at most so many bytes is copied beside others.
-const SMALL: u64 = CHUNK;
+const SMALL: u64 = 4 << 20;
 /// Files that are copied beside each other, if there is room for their data.
 const AT_A_TIME: usize = 32;
 
@@ -205,6 +208,12 @@ fn is_nameless(path: &[u8]) -> bool {
 /// Whether a place has a name in another directory; the root has none.
 fn has_name(path: &[u8]) -> bool {
     !last_name(path).is_empty() && !is_nameless(path)
+}
+
+/// How many requests for the data of a file are under way at a time.
+fn at_a_time(file: &OpenFile) -> usize {
+    let width = file.layout().map_or(0, FileLayout::width);
+    (width.max(1) * PER_OBJECT).min(IN_FLIGHT)
 }
 
 /// A file in parts of a request each.

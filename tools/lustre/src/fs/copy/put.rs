@@ -15,7 +15,7 @@ use lustre_rt::visitor::{
 };
 
 use super::local::data_of;
-use super::{AT_A_TIME, Copy, IN_FLIGHT, SMALL, chunks, has_name, is_nameless};
+use super::{AT_A_TIME, Copy, SMALL, at_a_time, chunks, has_name, is_nameless};
 use crate::fs::goal::{Goal, Spot};
 use crate::fs::label::Label;
 use crate::fs::sentences::{local, towards, why};
@@ -361,7 +361,7 @@ impl Copy<'_> {
             self.mount.recycle(bytes);
             Ok::<bool, anyhow::Error>(same)
         };
-        let same = join(chunks(0, size).map(one), IN_FLIGHT).await;
+        let same = join(chunks(0, size).map(one), at_a_time(there)).await;
         for same in same {
             if !same? {
                 return Ok(false);
@@ -459,7 +459,7 @@ impl Copy<'_> {
             Ok(())
         };
         let all = parts.iter().flat_map(|(start, end)| chunks(*start, *end));
-        let done = join(all.map(one), IN_FLIGHT).await;
+        let done = join(all.map(one), at_a_time(to)).await;
         done.into_iter().collect::<Result<(), anyhow::Error>>()?;
         if copy.size() < size {
             Box::pin(self.mount.truncate(copy, size)).await?;
