@@ -111,7 +111,7 @@ impl LockServer {
         if !round.replay {
             let granted = answer.state == State::Granted;
             let held = self.space.value(&answer.desc.resource);
-            buffers.push(&self.values.bytes(lock, &answer.desc, granted, held, round.short));
+            buffers.push(self.values.bytes(lock, &answer.desc, granted, held, round.short));
         }
         self.tidy_values();
         rpc.reply(round.served, Answer { buffers, ..Answer::default() });

@@ -242,7 +242,7 @@ pub(super) fn xattr(who: &Identity, fid: Fid, name: Option<&[u8]>, room: u32) ->
     let buffers = Buffers::new()
         .layout(&body)
         .bytes(b"")
-        .bytes(&name.map(named).unwrap_or_default())
+        .bytes(name.map(named).unwrap_or_default())
         .bytes(b"")
         .bytes(b"");
     Call::new(Opcode::MDS_GETXATTR, buffers).answered_by(&[MdtBody::LEN as u32, room])

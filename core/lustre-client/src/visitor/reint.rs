@@ -110,7 +110,7 @@ pub(super) fn create(who: &Identity, dir: Parent, new: New<'_>, now: i64) -> Cal
     };
     let rest = Buffers::new().text(name);
     let rest = if mode & 0o170_000 == 0o120_000 { rest.text(data) } else { rest.bytes(data) };
-    let rest = rest.bytes(&NO_CANCELS).up_to(7);
+    let rest = rest.bytes(NO_CANCELS).up_to(7);
     let room = if is_dir { LAYOUT_ROOM } else { 0 };
     call(&record, rest, &[BODY, 0, room])
 }
@@ -126,7 +126,7 @@ pub(super) fn link(
     let gids = (who.group(gid), who.group(dir.gid));
     let head = head(who, ReintOp::LINK, gids, file, dir.fid);
     let record = NameRecord { head, time: now, ..NameRecord::default() };
-    let rest = Buffers::new().bytes(b"").text(name).bytes(&NO_CANCELS).bytes(b"");
+    let rest = Buffers::new().bytes(b"").text(name).bytes(NO_CANCELS).bytes(b"");
     call(&record, rest, &[BODY])
 }
 
@@ -141,7 +141,7 @@ pub(super) fn unlink(
     let head = head(who, ReintOp::UNLINK, (who.group(dir.gid), NO_GROUP), dir.fid, file);
     let mode = if is_dir { DIRECTORY } else { 0 };
     let record = NameRecord { head, time: now, mode, ..NameRecord::default() };
-    let rest = Buffers::new().text(name).bytes(&NO_CANCELS).bytes(b"");
+    let rest = Buffers::new().text(name).bytes(NO_CANCELS).bytes(b"");
     call(&record, rest, &[BODY, 0, 0, 0, 0])
 }
 
@@ -157,7 +157,7 @@ pub(super) fn rename(
     let head = head(who, ReintOp::RENAME, gids, from.0.fid, to.0.fid);
     let bias = if again { RENAME_AGAIN } else { 0 };
     let record = NameRecord { head, time: now, bias, mode, ..NameRecord::default() };
-    let rest = Buffers::new().bytes(b"").text(from.1).text(to.1).bytes(&NO_CANCELS).bytes(b"");
+    let rest = Buffers::new().bytes(b"").text(from.1).text(to.1).bytes(NO_CANCELS).bytes(b"");
     let mut call = call(&record, rest, &[BODY, 0, 0, 0, 0]);
     call.portals = Some(RENAME);
     call
@@ -185,7 +185,7 @@ fn setattr_with(who: &Identity, gid: u32, record: SetattrRecord, layout: &[u8]) 
         suppgid: who.group(gid),
         ..record
     };
-    let rest = Buffers::new().bytes(b"").bytes(layout).bytes(b"").bytes(&NO_CANCELS);
+    let rest = Buffers::new().bytes(b"").bytes(layout).bytes(b"").bytes(NO_CANCELS);
     call(&record, rest, &[BODY, 0, 0, 0, 0])
 }
 
@@ -229,7 +229,7 @@ pub(super) fn setxattr(
         ..SetxattrRecord::default()
     };
     let bytes = value.map_or(&b""[..], |(bytes, _)| bytes);
-    let rest = Buffers::new().text(name).bytes(bytes).bytes(&NO_CANCELS).bytes(b"");
+    let rest = Buffers::new().text(name).bytes(bytes).bytes(NO_CANCELS).bytes(b"");
     call(&record, rest, &[BODY])
 }
 

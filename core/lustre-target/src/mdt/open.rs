@@ -456,7 +456,7 @@ impl Mdt {
             }
         }
         // Inline data: none.
-        let buffers = Buffers::new().layout(&body).bytes(data).up_to(5).bytes(&[0; 16]).up_to(9);
+        let buffers = Buffers::new().layout(&body).bytes(data).up_to(5).bytes([0; 16]).up_to(9);
         let answer = Self::with_lock(None, found, Ok(buffers));
         self.commit(served, answer, changes, cx);
         Ok(())

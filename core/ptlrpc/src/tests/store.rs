@@ -144,17 +144,13 @@ impl Store {
     fn serve(&mut self, rpc: &mut Rpc<'_, '_>, served: Served) {
         let text = served.msg().unwrap().buffer(1).unwrap_or_default().to_vec();
         if served.opcode == ECHO {
-            return rpc.reply(
-                served.id,
-                Answer { buffers: Buffers::new().bytes(&text), ..Answer::default() },
-            );
+            return rpc
+                .reply(served.id, Answer { buffers: Buffers::from([text]), ..Answer::default() });
         }
         if served.opcode == Opcode::LDLM_ENQUEUE {
             self.locks.push(served.body.flags);
-            return rpc.reply(
-                served.id,
-                Answer { buffers: Buffers::new().bytes(&text), ..Answer::default() },
-            );
+            return rpc
+                .reply(served.id, Answer { buffers: Buffers::from([text]), ..Answer::default() });
         }
         if served.opcode != APPEND {
             return rpc.refuse(served.id, Errno::EOPNOTSUPP);
