@@ -241,7 +241,7 @@ mod tests {
     fn c199_the_default_layout_of_a_directory_goes_as_recorded_clients_send_it() {
         // Recording pool-default-layout, frame 384.
         let fid = Fid { seq: 0x2_0000_0404, oid: 0x11, ver: 0 };
-        let mut record = vec![0; SetattrRecord::LEN];
+        let mut record = [0; SetattrRecord::LEN];
         record[..8].copy_from_slice(&[1, 0, 0, 0, 255, 255, 255, 255]);
         record[40..56].copy_from_slice(&fid.to_bytes(lnet_types::ByteOrder::Little));
         let mut layout = vec![0; 32];

@@ -135,7 +135,7 @@ fn l76_objects_of_no_sequence_or_number_are_refused_or_dropped_by_portal() {
     let mut none = Call::new(Opcode::OST_GETATTR, Buffers::new());
     none = none.answered_by(&[208]);
     assert_eq!(errno(world.call(client, none)), Errno::EFAULT);
-    let mut other = Call::new(Opcode::OST_QUOTACTL, Buffers::new().bytes(&vec![0; 200]));
+    let mut other = Call::new(Opcode::OST_QUOTACTL, Buffers::new().bytes(vec![0; 200]));
     other = other.answered_by(&[208]);
     assert_eq!(errno(world.call(client, other)), Errno::EOPNOTSUPP);
 }

@@ -32,7 +32,7 @@ fn for_user(mask: u16) -> Vec<u8> {
 fn get(bench: &mut Bench, c: Client, fid: Fid, name: &str) -> Result<Vec<u8>, Errno> {
     let valid = if name.is_empty() { Valid::XATTRLS } else { Valid::XATTR };
     let body = MdtBody { eadatasize: 4096, ..c.body(fid, Valid::ID | valid) };
-    let buffers = Buffers::new().layout(&body).bytes(b"").bytes(&text(name));
+    let buffers = Buffers::new().layout(&body).bytes(b"").bytes(text(name));
     let call = Call::new(Opcode::MDS_GETXATTR, buffers).answered_by(&[216, 4096]);
     let reply = bench.call(c, call).map_err(ptlrpc::CallError::errno)?;
     Ok(reply.msg().unwrap().buffer(2).unwrap_or_default().to_vec())

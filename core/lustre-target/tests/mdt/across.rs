@@ -456,7 +456,7 @@ fn name_is_held_while_its_change_is_under_way() {
     for removes in [false, true] {
         let (mut bench, [c, d], changed) = begun(removes);
         let body = MdtBody { eadatasize: 4096, ..c.body(ROOT, Valid::ID | Valid::MODE) };
-        let buffers = Buffers::new().layout(&body).bytes(b"").bytes(&super::text("r"));
+        let buffers = Buffers::new().layout(&body).bytes(b"").bytes(super::text("r"));
         let call =
             Call::new(Opcode::MDS_GETATTR_NAME, buffers).answered_by(&[216, 4096, 0, 0, 0, 0]);
         let looked = bench.begin(c, call);
@@ -664,7 +664,7 @@ impl Storm {
     fn lookup(&mut self, parent: usize, name: &str) -> Result<Fid, Errno> {
         let (dir, c) = (self.parents[parent], self.clients[parent]);
         let body = MdtBody { eadatasize: 4096, ..c.body(dir, Valid::ID | Valid::MODE) };
-        let buffers = Buffers::new().layout(&body).bytes(b"").bytes(&super::text(name));
+        let buffers = Buffers::new().layout(&body).bytes(b"").bytes(super::text(name));
         let call =
             Call::new(Opcode::MDS_GETATTR_NAME, buffers).answered_by(&[216, 4096, 0, 0, 0, 0]);
         let call = self.bench.begin(c, call);

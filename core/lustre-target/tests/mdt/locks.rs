@@ -30,18 +30,18 @@ fn ask(fid: Fid, mode: LockMode, bits: InodeBits, flags: LockFlags, cookie: u64)
 pub(super) fn getattr(c: Client, dir: Fid, name: &str, flags: LockFlags, cookie: u64) -> Call {
     let body = MdtBody { eadatasize: 4096, ..c.body(dir, Valid::ID | Valid::EASIZE) };
     let buffers = Buffers::new()
-        .bytes(&ask(dir, LockMode::CR, InodeBits::UPDATE, flags, cookie))
+        .bytes(ask(dir, LockMode::CR, InodeBits::UPDATE, flags, cookie))
         .layout(&Intent::GETATTR)
         .layout(&body)
         .bytes(b"")
-        .bytes(&text(name));
+        .bytes(text(name));
     Call::new(Opcode::LDLM_ENQUEUE, buffers).answered_by(&[112, 216, 4096, 0, 0, 0, 0, 0])
 }
 
 fn layout(fid: Fid, cookie: u64) -> Call {
     let intent = LayoutIntent { opcode: LayoutOp::ACCESS, flags: 0, start: 0, end: u64::MAX };
     let buffers = Buffers::new()
-        .bytes(&ask(fid, LockMode::CR, InodeBits::LAYOUT, LockFlags::empty(), cookie))
+        .bytes(ask(fid, LockMode::CR, InodeBits::LAYOUT, LockFlags::empty(), cookie))
         .layout(&Intent::LAYOUT)
         .layout(&intent)
         .bytes(b"");

@@ -170,7 +170,7 @@ fn extended_attributes_are_kept_listed_and_removed() {
     assert_eq!(bench.reint(c, c.setxattr(d, "trusted.lma", Some(b"x"), 0)), Err(Errno::EPERM));
     let mut get = |valid, name: &str, room| {
         let body = MdtBody { eadatasize: room, ..c.body(d, Valid::ID | valid) };
-        let buffers = Buffers::new().layout(&body).bytes(b"").bytes(&super::text(name));
+        let buffers = Buffers::new().layout(&body).bytes(b"").bytes(super::text(name));
         let call = Call::new(Opcode::MDS_GETXATTR, buffers).answered_by(&[216, room]);
         let reply = bench.call(c, call).map_err(ptlrpc::CallError::errno)?;
         let msg = reply.msg().unwrap();
