@@ -69,12 +69,23 @@ impl Tables<'_> {
     /// where it could only go the ways that copies of it were lost on just now: where a node dies, all its
     /// connections end one after the other, and copies would follow each other into them.
     pub(crate) fn copy_rests_until(&self, now: Instant, msg: &Msg) -> Option<Instant> {
-        if msg.retries < 2 || self.has_fresh_path(msg, true) {
+        if msg.retries < 2 || self.may_take_fresh_path(msg) {
             return None;
         }
         let pause = PAUSE_MIN.saturating_mul(1 << (msg.retries - 2).min(PAUSE_DOUBLINGS));
         // That may be longer than its caller waits: then only news can help it.
         Some(now + pause.min(self.attempt_time(msg)))
+    }
+
+    /// Whether the next copy takes a path that none has taken. Each takes one if it can: after as many copies
+    /// as there are paths, one that looks fresh is one that the choice never falls on, and copies that fail at
+    /// once would follow each other without an end.
+    fn may_take_fresh_path(&self, msg: &Msg) -> bool {
+        let paths = match msg.tx {
+            Some(tx) if tx.routed => choose::hops_to(*self, msg.hdr.dst.net()).into_iter().count(),
+            _ => self.pairs(msg).count(),
+        };
+        usize::try_from(msg.retries).is_ok_and(|n| n <= paths) && self.has_fresh_path(msg, true)
     }
 
     /// When an attempt behind which there is no other is made at last.

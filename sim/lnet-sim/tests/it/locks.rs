@@ -170,6 +170,8 @@ fn earlier_findings_of_the_swarm_of_locks_hold_now() {
         8560996727250426380,
         4684795410455628150,
         1499763052456248319,
+        8216073467577373606,
+        4439641682066005552,
     ];
     for seed in seeds {
         rounds::holds(Floor::Locks, seed);

@@ -265,3 +265,10 @@ fn connection_that_stands_still_is_given_up_after_its_time_limit() {
         rounds::holds(Floor::Rdma, seed);
     }
 }
+
+/// A path that looked fresh to a copy, and on which no choice ever fell, let copies that fail at once follow
+/// each other for ever, in one moment.
+#[test]
+fn copies_that_fail_at_once_do_not_follow_each_other_without_an_end() {
+    rounds::holds(Floor::Rdma, 4314446060095932927);
+}

@@ -8,7 +8,7 @@
 //! - *Must*: once the world has been left alone for a while each wait ends in a grant, and each program
 //!   that was evicted has learnt it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ldlm::client::LockError;
 use lnet_scenario::{LoadKind, NodeId, Scenario, TargetKind};
@@ -58,8 +58,8 @@ pub struct LockModel {
     locks: BTreeMap<CallNo, Lock>,
     /// Clients that were evicted, and don't know it yet.
     out: BTreeMap<(HostId, usize), Instant>,
-    /// Clients that are connecting.
-    connecting: BTreeSet<(HostId, usize)>,
+    /// Clients that are connecting, and since when.
+    connecting: BTreeMap<(HostId, usize), Instant>,
     /// The last numbers of each name.
     fences: BTreeMap<(usize, KeyNo), Vec<Fence>>,
     /// Loads whose programs give up waiting.
@@ -139,12 +139,16 @@ impl LockModel {
         if state == ImportState::ReplayLocks && self.out.remove(&client).is_some() {
             self.taken_back(view, client)?;
         }
-        let anew = self.connecting.remove(&client) && state == ImportState::Full;
-        if anew || state == ImportState::Evicted {
+        let begun = self.connecting.remove(&client);
+        let anew = begun.is_some() && state == ImportState::Full;
+        // One without locks is connected like another that comes back: what answers an attempt that began
+        // behind the eviction is of the connection that followed it.
+        let behind = begun.is_some_and(|at| self.out.get(&client).is_some_and(|out| at > *out));
+        if anew || state == ImportState::Evicted || behind && state == ImportState::Recover {
             self.out.remove(&client);
         }
         if state == ImportState::Connecting {
-            self.connecting.insert(client);
+            self.connecting.insert(client, view.now);
         }
         Ok(())
     }
@@ -339,7 +343,7 @@ impl Observer for LockModel {
             Seen::Died { host } => {
                 self.locks.retain(|_, lock| lock.host != host);
                 self.out.retain(|(of, _), _| *of != host);
-                self.connecting.retain(|(of, _)| *of != host);
+                self.connecting.retain(|(of, _), _| *of != host);
                 Ok(())
             }
             _ => Ok(()),
