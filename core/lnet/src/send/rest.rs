@@ -82,7 +82,7 @@ impl Tables<'_> {
     /// once would follow each other without an end.
     fn may_take_fresh_path(&self, msg: &Msg) -> bool {
         let paths = match msg.tx {
-            Some(tx) if tx.routed => choose::hops_to(*self, msg.hdr.dst.net()).into_iter().count(),
+            Some(tx) if tx.routed => choose::hops_to(*self, msg.hdr.dst.net()).count(),
             _ => self.pairs(msg).count(),
         };
         usize::try_from(msg.retries).is_ok_and(|n| n <= paths) && self.has_fresh_path(msg, true)
