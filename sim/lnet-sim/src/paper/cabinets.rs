@@ -75,6 +75,9 @@ const BEFORE: [(&str, &str); 12] = [
     ("node.router.nets.1.peer_timeout", "180"),
 ];
 
+/// Of these, what makes nodes find dead routers late.
+pub(super) const FOUND_LATE: &[(&str, &str)] = BEFORE.split_at(5).1;
+
 /// The same with callbacks that are sent again.
 const RESEND: [(&str, &str); 12] = {
     let mut all = BEFORE;

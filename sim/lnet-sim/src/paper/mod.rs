@@ -1,9 +1,9 @@
 //! What the paper on time-outs of Lustre says, played: small worlds in virtual time, each with the one
 //! figure that it is there for. Held by tests; `ulnet sim paper` prints it.
 //!
-//! `cabinets.rs` has the whole site, `span.rs` how long clients of it need to reconnect,
-//! `outages.rs` what outages at random moments cost it, `site.rs` any site before and after an advice (`watch.rs` counts what
-//! events cost both), `rpc.rs` the request layer, `locks.rs` locks and evictions (its worlds stand in
+//! `cabinets.rs` has the whole site, `span.rs` how long clients of it need to reconnect, `outages.rs` what
+//! outages at random moments cost it, `site.rs` any site before and after an advice (`watch.rs` counts what
+//! events cost all of these), `rpc.rs` the request layer, `locks.rs` locks and evictions (its worlds stand in
 //! `stage.rs`), `routers.rs` LNet alone, `drivers.rs` the drivers below it.
 
 mod cabinets;

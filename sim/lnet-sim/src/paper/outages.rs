@@ -8,7 +8,7 @@ use core::time::Duration;
 use lnet_scenario::Scenario;
 use lnet_types::Prng;
 
-use super::cabinets::{CabinetSize, EVENTS, sized};
+use super::cabinets::{CabinetSize, EVENTS, FOUND_LATE, sized};
 use super::watch::{SiteRun, watch_site};
 
 /// Clients of the site.
@@ -32,19 +32,7 @@ const LEFT_OUT: [LeftOut; 5] = [
     ("callbacks sent again", &[("rpc.ast_resend", "false")]),
     ("ldlm_enqueue_min 260: 100", &[("rpc.ldlm_enqueue_min", "100s")]),
     ("fast_reconnect", &[("net.gni.fast_reconnect", "false")]),
-    (
-        "routers found dead soon",
-        &[
-            // No report of a node arrives while the scenario lasts.
-            ("net.gni.node_events", "24h"),
-            ("net.o2ib.timeout", "50s"),
-            ("net.o2ib.keepalive", "100s"),
-            ("node.server.tunables.live_router_check_interval", "60"),
-            ("node.server.tunables.dead_router_check_interval", "60"),
-            ("node.server.tunables.router_ping_timeout", "50"),
-            ("node.router.nets.1.peer_timeout", "180"),
-        ],
-    ),
+    ("routers found dead soon", FOUND_LATE),
 ];
 
 /// The site with something left out, in some worlds.
