@@ -1,13 +1,16 @@
 //! Paths and ports for tests. Tests of one binary run at once in one process, so that a name made of
 //! the process' id is shared by any two of them that choose the same word; a port that the system
-//! chose and that is not held may be chosen again by any connection. What is handed out here is
-//! handed out once.
+//! chose and that is not held may be chosen again by any connection, and one that two binaries looked
+//! at in the same moment is free for both. What is handed out here is handed out once.
 //!
-//! Nothing is created, and nothing is removed: the test does both.
+//! No file is created, and none is removed: the test does both.
 
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
 use std::process;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Ports from which no system takes those of outgoing connections (Linux begins at 32768).
@@ -28,7 +31,8 @@ pub fn path(name: &str) -> PathBuf {
     }
 }
 
-/// A TCP port that is free at all addresses of IPv4. Processes start at different ports.
+/// A TCP port that is free at all addresses of IPv4, and that no other process gets from here while
+/// this one lives.
 ///
 /// # Panics
 ///
@@ -40,11 +44,22 @@ pub fn port() -> u16 {
     for _ in PORTS {
         let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = (PORTS.start + number % (PORTS.end - PORTS.start)) as u16;
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+        if claim(port) && TcpListener::bind(("0.0.0.0", port)).is_ok() {
             return port;
         }
     }
     panic!("no free port in {PORTS:?}");
+}
+
+/// Takes a port until the process ends, if no other one of this network namespace has it: the system
+/// gives a name in the abstract space of its sockets once.
+fn claim(port: u16) -> bool {
+    static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    let name = format!("ulnet-test-port-{port}");
+    let claim = SocketAddr::from_abstract_name(name).and_then(|a| UnixListener::bind_addr(&a));
+    let (Ok(claim), Ok(mut claims)) = (claim, CLAIMS.lock()) else { return false };
+    claims.push(claim);
+    true
 }
 
 #[cfg(test)]
@@ -53,7 +68,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    use super::{path, port};
+    use super::{claim, path, port};
 
     #[test]
     fn threads_that_choose_the_same_word_get_different_paths() {
@@ -89,5 +104,6 @@ mod tests {
         assert_eq!(ports.len(), 200);
         assert!(!ports.contains(&first));
         assert!(held.is_err() || !ports.contains(&(first + 1)));
+        assert!(!claim(first), "another process could claim it, too");
     }
 }

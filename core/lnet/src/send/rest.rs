@@ -77,9 +77,9 @@ impl Tables<'_> {
         Some(now + pause.min(self.attempt_time(msg)))
     }
 
-    /// Whether the next copy takes a path that none has taken. Each takes one if it can: after as many copies
-    /// as there are paths, one that looks fresh is one that the choice never falls on, and copies that fail at
-    /// once would follow each other without an end.
+    /// Whether the next copy takes a path that none has taken. Each takes one if its health is no worse: after
+    /// as many copies as there are paths, one that looks fresh is one that the choice does not fall on, and
+    /// copies that fail at once would follow each other without an end.
     fn may_take_fresh_path(&self, msg: &Msg) -> bool {
         let paths = match msg.tx {
             Some(tx) if tx.routed => choose::hops_to(*self, msg.hdr.dst.net()).count(),

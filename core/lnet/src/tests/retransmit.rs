@@ -288,6 +288,24 @@ fn copies_that_fail_at_once_are_few_to_the_end_of_their_callers_time() {
     assert!(w.hosts[0].node.msgs.is_empty());
 }
 
+/// Where failures cost hardly any health, each copy prefers the rail of better health, on which it has
+/// failed, to the other one.
+#[test]
+fn copies_that_never_take_the_rail_that_is_left_rest_all_the_same() {
+    let mut w = pair(Profile::Default);
+    w.hosts[0].node.set_tunables(w.now, &[("health_sensitivity", 1)]).unwrap();
+    let now = w.now;
+    w.hosts[0].node.set_peer_ni_health(now, Some(nid(B[1])), 500);
+    w.decide = Box::new(|t| if is_put(t) { Fate::Lose } else { Fate::Pass });
+    w.put(0, B[0], 7, true);
+    w.decide = Box::new(|_| Fate::Fail(refused()));
+    break_rail(&mut w, 0, 2);
+    w.secs(20);
+    let rails: Vec<_> = w.pairs(0).into_iter().map(|(from, _)| from).collect();
+    assert!(rails.iter().all(|from| from == A[0]) && rails.len() < 20, "{rails:?}");
+    assert_eq!(w.events(0, 7), [(EventKind::Send, true, false), (EventKind::Unlink, true, true)]);
+}
+
 /// Its connections end one after the other, and nothing listens there for some time.
 #[test]
 fn copies_for_a_node_that_dies_rest_longer_and_longer_until_its_next_life() {
