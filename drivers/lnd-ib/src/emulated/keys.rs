@@ -24,8 +24,9 @@ struct Mapped {
     key: u32,
     /// Its first address.
     at: u64,
-    /// The connection on which its key was sent to a peer.
-    announced: Option<ConnId>,
+    /// The connection on which its key was sent to a peer that has not said that it is done, and the name of
+    /// the exchange.
+    announced: Option<(ConnId, u64)>,
     open: bool,
 }
 
@@ -84,7 +85,7 @@ impl Keys {
         self.by_key.remove(&mapped.key);
         mapped.open = false;
         self.closed.push(map);
-        mapped.announced
+        mapped.announced.map(|(conn, _)| conn)
     }
 
     /// What is closed is gone.
@@ -99,11 +100,19 @@ impl Keys {
     }
 
     /// A peer gets to know a key; whether it opens anything.
-    pub(super) fn announce(&mut self, key: u32, conn: ConnId) -> bool {
+    pub(super) fn announce(&mut self, key: u32, conn: ConnId, cookie: u64) -> bool {
         let mapped = self.by_key.get(&key).and_then(|map| self.maps.get_mut(map));
         let Some(mapped) = mapped else { return false };
-        mapped.announced = Some(conn);
+        mapped.announced = Some((conn, cookie));
         true
+    }
+
+    /// A peer has said that an exchange is over: it writes there no more.
+    pub(super) fn done(&mut self, conn: ConnId, cookie: u64) {
+        let of_it = |mapped: &&mut Mapped| mapped.announced == Some((conn, cookie));
+        if let Some(mapped) = self.maps.values_mut().find(of_it) {
+            mapped.announced = None;
+        }
     }
 
     pub(super) fn buffer(&self, map: MapId) -> &[u8] {

@@ -8,10 +8,10 @@
 //!
 //! Connections are reliable as those of InfiniBand and RoCE: chains of work requests are numbered,
 //! carried out in order, acknowledged by the adapter, and sent again until it gives the queue pair up,
-//! seconds later. Requests of the connection manager are repeated as well. It knows nothing of the
-//! protocol. What no adapter would do, or no driver may ask for, is a violation: work on nothing, no
-//! receive buffer for a message, memory that is read behind its end or unmapped while a closing queue
-//! pair can still be written through.
+//! seconds later. Requests of the connection manager are repeated as well. Of the protocol it knows which
+//! message gives a peer a key, and which one says that the peer is through. What no adapter would do, or
+//! no driver may ask for, is a violation: work on nothing, no receive buffer for a message, memory that is
+//! read behind its end, or unmapped while a peer may still write it through a closing queue pair.
 //!
 //! `cm.rs` has the connection manager, `qp.rs` queue pairs, `keys.rs` memory, `packet.rs` the packets.
 

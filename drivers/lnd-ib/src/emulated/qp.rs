@@ -138,12 +138,14 @@ impl Emulated {
             None => {}
         }
         match Msg::parse(&message) {
-            Ok((Msg { body: Body::GetReq { rd, .. } | Body::PutAck { rd, .. }, .. }, _)) => {
-                if !self.keys.announce(rd.key, conn) {
+            Ok((Msg { body, .. }, _)) => {
+                if let Body::GetReq { rd, cookie, .. } | Body::PutAck { rd, dst_cookie: cookie, .. } =
+                    body
+                    && !self.keys.announce(rd.key, conn, cookie)
+                {
                     self.wrong("a key is announced that opens nothing");
                 }
             }
-            Ok(_) => {}
             Err(error) => self.wrong(&format!("what is sent is no message: {error}")),
         }
         let withholds = self.faults.withholds_credits;
@@ -236,7 +238,8 @@ impl Emulated {
             }
             arrival.bytes += bytes.len() as u64;
         }
-        let kind = Msg::parse(message).ok().map(|(msg, _)| msg.body.kind());
+        let body = Msg::parse(message).ok().map(|(msg, _)| msg.body);
+        let kind = body.as_ref().map(Body::kind);
         let swallowed = kind.is_some() && kind == self.faults.swallowed;
         let Some(qp) = self.qps.get_mut(&conn) else { return arrival };
         if !swallowed {
@@ -246,6 +249,9 @@ impl Emulated {
             };
             qp.slots.insert(slot, message.to_vec());
             let making = qp.state == QpState::Making;
+            if let Some(Body::GetDone(done) | Body::PutDone(done)) = body {
+                self.keys.done(conn, done.cookie);
+            }
             arrival.message = Some(message.to_vec());
             let fact = Fact::Received { conn, slot, outcome: Ok(message.len()) };
             // Bytes show that the connection is there, before or behind what they bring.

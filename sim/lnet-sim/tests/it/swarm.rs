@@ -272,3 +272,10 @@ fn connection_that_stands_still_is_given_up_after_its_time_limit() {
 fn copies_that_fail_at_once_do_not_follow_each_other_without_an_end() {
     rounds::holds(Floor::Rdma, 4314446060095932927);
 }
+
+/// A GET_DONE was read behind the end of its connection, and its memory was unmapped before the queue pair
+/// went: its peer had said that it wrote no more. It was the emulated adapter that took it for a violation.
+#[test]
+fn memory_whose_peer_is_through_goes_before_its_queue_pair() {
+    rounds::holds(Floor::Rdma, 9151919179173233151);
+}

@@ -16,6 +16,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) seeds: u64,
 
+    /// The first of the seeds of the nineteen cabinets; the others follow it.
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=u64::from(u32::MAX)))]
+    seed: u64,
+
     /// How many clients the cabinets have; a tenth of the site without it.
     #[arg(long, value_name = "N", conflicts_with = "full", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: Option<u32>,
@@ -152,7 +156,7 @@ impl Options {
         let wanted = |event: &CabinetEvent| self.events.is_empty() || self.events.contains(event);
         let mut plays = Vec::new();
         for event in EVENTS.into_iter().filter(wanted) {
-            for seed in 1..=self.seeds {
+            for seed in self.seed..self.seed + self.seeds {
                 plays.extend(arms.iter().map(|&arm| Play { event, seed, arm }));
             }
         }
