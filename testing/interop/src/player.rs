@@ -4,10 +4,11 @@
 //! the node before it goes on.
 //!
 //! Waiting is on one connection at a time, in captured order; messages on other connections may
-//! come earlier or later, as between kernel nodes. Nothing here judges time: a wait that runs out
+//! come earlier or later, as between kernel nodes, and so may answers to what went by other
+//! connections. Nothing here judges time: a wait that runs out
 //! is a message that did not come.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +20,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::capture::{Capture, Conn, Event, What};
 use crate::compare::Values;
-use crate::layout::{End, Item, Kind, Splitter};
+use crate::layout::{Class, End, Item, Kind, Pool, Splitter};
 
 /// How long a message or an end may take that has to come: generous, because other tests run too.
 pub const WAIT: Duration = Duration::from_secs(10);
@@ -136,6 +137,19 @@ type Acks = BTreeSet<(IpAddr, IpAddr, u32, u64)>;
 /// these captures, ours do if there is such a message in time, and either is right (wire.md 3.10).
 type Riders = BTreeSet<(IpAddr, IpAddr, u64)>;
 
+/// What a message asks with, or answers: handles and match bits that the asking side has chosen.
+type Names = Vec<(Pool, u64)>;
+
+/// The names in a message that are of this class.
+fn names(item: &Item, class: fn(Pool) -> Class) -> Names {
+    let fields = item.fields();
+    let of_it = [Pool::Object, Pool::Selftest].into_iter().flat_map(|pool| {
+        let values = fields.iter().filter(move |field| field.class == class(pool));
+        values.map(move |field| (pool, item.value(field)))
+    });
+    of_it.filter(|(pool, value)| !pool.is_reserved(*value)).collect()
+}
+
 /// A player that listens wherever the node will connect to.
 pub struct Player<'a, C> {
     setting: &'a Setting<'a>,
@@ -150,6 +164,8 @@ pub struct Player<'a, C> {
     missed: BTreeSet<usize>,
     rows: Vec<Row>,
     values: Values,
+    /// By which connection the other side has asked.
+    asked: BTreeMap<(Pool, u64), usize>,
     /// Bytes that go out with the next ones, on the same connection.
     unsent: Vec<u8>,
     acks_awaited: Acks,
@@ -193,6 +209,7 @@ impl<'a, C: Clone> Player<'a, C> {
             missed: BTreeSet::new(),
             rows: capture.conns.iter().map(row).collect(),
             values: Values::default(),
+            asked: BTreeMap::new(),
             unsent: Vec::new(),
             acks_awaited: Acks::new(),
             acks_came: Acks::new(),
@@ -366,6 +383,7 @@ impl<'a, C: Clone> Player<'a, C> {
     /// Sends a message to the node; with `more` together with the next one, so that what the node
     /// finds there does not depend on how fast it looks.
     fn send(&mut self, conn: usize, item: &Item, more: bool) {
+        self.asked.extend(names(item, Class::Own).into_iter().map(|name| (name, conn)));
         self.unsent.extend(self.values.translate(item).unwrap_or_default());
         if more {
             return;
@@ -441,7 +459,11 @@ impl<'a, C: Clone> Player<'a, C> {
     fn await_item(&mut self, conn: usize, kernel: &Item) {
         self.awaited[conn] += 1;
         let deadline = Instant::now() + self.wait(conn);
-        let same = |item: &Item| item.kind == kernel.kind && item.portal() == kernel.portal();
+        let answered = names(kernel, Class::Echo);
+        let same = |item: &Item| {
+            let alike = item.kind == kernel.kind && item.portal() == kernel.portal();
+            alike && names(item, Class::Echo) == answered
+        };
         let done = |live: &Option<Live>| {
             live.as_ref().is_none_or(|live| live.came.iter().any(same) || live.ended.is_some())
         };
@@ -449,7 +471,13 @@ impl<'a, C: Clone> Player<'a, C> {
         let Some(live) = &mut self.live[conn] else { return };
         // The one that was expected, if it came at all; else whatever came in its place.
         let at = live.came.iter().position(same).unwrap_or(0);
-        let before: Vec<String> = live.came.iter().take(at).map(Item::describe).collect();
+        let by = |names: &Names| names.iter().find_map(|name| self.asked.get(name));
+        let goes_first = |item: &&Item| match (by(&names(item, Class::Echo)), by(&answered)) {
+            (Some(its), Some(ours)) => its == ours,
+            _ => true,
+        };
+        let before: Vec<String> =
+            live.came.iter().take(at).filter(goes_first).map(Item::describe).collect();
         match live.came.remove(at) {
             Some(ours) => {
                 self.rows[conn].compared += 1;
