@@ -222,7 +222,7 @@ conduct! {
     charges_late_failures: bool [YES, YES, NO, YES, YES],
         "H-4", "A failure after the message's deadline costs health as well";
     charges_bystanders: bool [NO, NO, YES, NO, NO],
-        "H-10, H-66, S-3", "A node's own ping to a peer that is already in doubt, and a response that finds no path, cost the health of interfaces on the way";
+        "H-10, H-66, S-3", "A node's own ping to a peer that is already in doubt, a router's try of an interface known to be down, and a response that finds no path cost the health of interfaces on the way";
     recovery_pace: RecoveryPace [Adaptive, Constant, Exponential, Constant, RecoveryPace::Off],
         "DEC-5, H-41", "The interval of recovery pings";
     hastens_recovery: bool [YES, YES, NO, YES, YES],

@@ -119,7 +119,8 @@ impl Node {
             Charge::Remote => self.lower_peer_if_it_matters(now, peer_ni),
             Charge::Both => {
                 let owner = md.and_then(|md| self.portals.mds.get(md)).map(|d| d.owner);
-                if !owner.is_some_and(|owner| self.was_in_doubt(owner)) {
+                let was_in_doubt = owner.is_some_and(|owner| self.was_in_doubt(owner));
+                if !was_in_doubt && !self.was_known_down(id) {
                     self.lower(now, PortId::Local(ni));
                 }
                 self.lower_peer_if_it_matters(now, peer_ni);
@@ -137,6 +138,13 @@ impl Node {
             self.counts.resend_failed();
         }
         next
+    }
+
+    /// Whether a message was a try of an interface that is known to be down (C-8): that it fails is no
+    /// evidence against ours.
+    fn was_known_down(&self, id: MsgId) -> bool {
+        !self.tunables.conduct.charges_bystanders
+            && self.msgs.get(id).is_some_and(|msg| self.tables().tries_dead_hop(msg))
     }
 
     /// The object columns of H-14.

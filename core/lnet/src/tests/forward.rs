@@ -447,6 +447,28 @@ fn a_message_that_can_not_be_forwarded_is_dropped_and_counted_by_reason() {
     assert_eq!(b.w.hosts[0].node.peer_view_of(nid(A)).unwrap().nis[0].health, 1000);
 }
 
+#[test]
+fn tries_of_a_dead_neighbour_cost_the_interface_of_the_router_nothing() {
+    let lost = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
+    for (is_dead, health) in [(false, 900), (true, 1000)] {
+        let mut b = Bench::new(Profile::Default, 8);
+        let hdr = Bench::hdr(B, 100);
+        let _ = b.arrives(B, &Bench::hdr(A, 0)).1;
+        if is_dead {
+            let (&far, _) = b.w.hosts[0].nids.iter().find(|(_, n)| **n == nid(G1[1])).unwrap();
+            b.w.hosts[0].node.peer_down(b.w.now, far, nid(B), b.w.now);
+            assert!(b.passes(A, &hdr) && b.w.held.is_empty(), "found dead a moment ago");
+            b.w.secs(10);
+        }
+        assert!(b.passes(A, &hdr));
+        // Pings of the router itself wait beside it.
+        let (_, sent) = b.w.held.iter().find(|(_, t)| t.hdr.src == nid(A)).unwrap();
+        let msg = sent.msg;
+        b.w.hosts[0].node.tx_done(b.w.now, msg, Err(lost));
+        assert_eq!(b.w.ni_health(0, G1[1]), health, "dead {is_dead}");
+    }
+}
+
 /// A driver may try for as long as its own limit says. Tries of dead neighbours that last so long hold the
 /// credits of the node that sends there, and with them what that node sends to others.
 #[test]

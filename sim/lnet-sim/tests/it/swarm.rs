@@ -279,3 +279,10 @@ fn copies_that_fail_at_once_do_not_follow_each_other_without_an_end() {
 fn memory_whose_peer_is_through_goes_before_its_queue_pair() {
     rounds::holds(Floor::Rdma, 9151919179173233151);
 }
+
+/// Others tried an interface that was gone for good, ever more seldom; each try cost the router on the way some
+/// health of its own, the last one a moment before the end.
+#[test]
+fn tries_of_what_is_gone_cost_a_router_on_the_way_nothing() {
+    rounds::holds(Floor::Rdma, 1174530218929427564);
+}
