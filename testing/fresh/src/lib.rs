@@ -3,13 +3,14 @@
 //! chose and that is not held may be chosen again by any connection, and one that two binaries looked
 //! at in the same moment is free for both. What is handed out here is handed out once.
 //!
-//! No file is created, and none is removed: the test does both.
+//! No file is created, and none is removed: the test does both, but for a program that it
+//! [copies](copy_program).
 
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::PathBuf;
-use std::process;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -60,6 +61,18 @@ fn claim(port: u16) -> bool {
     let (Ok(claim), Ok(mut claims)) = (claim, CLAIMS.lock()) else { return false };
     claims.push(claim);
     true
+}
+
+/// Copies a program that is run afterwards. By a process of its own: one that another test begins
+/// meanwhile would have the copy open for writing for a moment, and nothing runs such a file.
+///
+/// # Panics
+///
+/// If it can't be copied.
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let copied = Command::new("cp").args([from, to]).status();
+    assert!(copied.is_ok_and(|s| s.success()), "cp {} {}", from.display(), to.display());
 }
 
 #[cfg(test)]

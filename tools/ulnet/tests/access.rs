@@ -116,7 +116,7 @@ fn readers_look_administrators_change_and_strangers_do_neither() {
     let (admins, readers) = (ADMINS.to_string(), READERS.to_string());
     let d = Daemon::start("groups", &["--group-admin", &admins, "--group-read", &readers]);
     // The stranger may not be able to reach the place where this was built.
-    fs::copy(PROGRAM, d.dir.join("ulnet")).unwrap();
+    fresh::copy_program(PROGRAM, d.dir.join("ulnet"));
     assert_eq!(d.mode(), 0o666, "a file has one group only: the daemon decides");
 
     let o = d.ctl_as(&[READERS, ADMINS], "lnet configure");
@@ -159,7 +159,7 @@ fn without_groups_the_socket_is_its_owners_whatever_the_file_says() {
         return;
     }
     let d = Daemon::start("alone", &[]);
-    fs::copy(PROGRAM, d.dir.join("ulnet")).unwrap();
+    fresh::copy_program(PROGRAM, d.dir.join("ulnet"));
     assert_eq!(d.mode(), 0o600);
     let o = d.ctl_as(&[], "net show");
     assert!(err(&o).contains("Permission denied"), "the file keeps it out: {}", err(&o));
@@ -287,7 +287,7 @@ fn idle_connections_of_a_reader_keep_neither_root_nor_other_readers_out() {
     let readers = READERS.to_string();
     let d = Daemon::start("held", &["--group-read", &readers]);
     let this = d.dir.join("test");
-    fs::copy(std::env::current_exe().unwrap(), &this).unwrap();
+    fresh::copy_program(std::env::current_exe().unwrap(), &this);
     let mut holder = Command::new("setpriv")
         .args([&format!("--reuid={STRANGER}"), "--clear-groups", &format!("--regid={readers}")])
         .arg(&this)
@@ -308,7 +308,7 @@ fn idle_connections_of_a_reader_keep_neither_root_nor_other_readers_out() {
         assert!(o.status.success(), "root: {}", err(&o));
     }
     // Another member of the group.
-    fs::copy(PROGRAM, d.dir.join("ulnet")).unwrap();
+    fresh::copy_program(PROGRAM, d.dir.join("ulnet"));
     let mut other = Command::new("setpriv");
     other.args([&format!("--reuid={}", STRANGER + 1), "--clear-groups"]);
     other.arg(format!("--regid={readers}")).arg(d.dir.join("ulnet"));

@@ -46,7 +46,7 @@ impl Root {
         for below in ["usr/sbin", "run/ulnet", "etc/ulnet"] {
             fs::create_dir_all(dir.join(below)).unwrap();
         }
-        fs::copy(program, dir.join("usr/sbin/ulnet")).unwrap();
+        fresh::copy_program(program, dir.join("usr/sbin/ulnet"));
         for name in links() {
             symlink("ulnet", dir.join("usr/sbin").join(name)).unwrap();
         }

@@ -113,17 +113,19 @@ impl Node {
         !peer.disc.rebuild && peer.disc.owes(self.ours_for(peer))
     }
 
-    /// Makes the query that is due. Without any link nothing would be answered, and all peers are
-    /// updated when one is back.
+    /// Makes the query that is due. Without any link nothing would be answered: what it is to learn stays
+    /// wanted, and all peers are updated when a link is back.
     pub(crate) fn retry_query(&mut self, id: PeerId) {
         let is_cut_off = self.nis.values().filter(|ni| !ni.is_loopback()).all(|ni| ni.fatal);
         let Some(peer) = self.peers.peers.get_mut(id) else { return };
         let Some(cause) = peer.disc.retry.planned.take() else { return };
         let Some(peer) = self.peers.peers.get(id) else { return };
         // Where no interface is healthy, recovery pings are answered first.
-        let is_vain = cause == Cause::Refresh && !self.has_healthy_ni(peer);
-        if !is_cut_off && !is_vain {
-            self.want(id, cause);
+        if cause == Cause::Refresh && !self.has_healthy_ni(peer) {
+            return;
+        }
+        self.want(id, cause);
+        if !is_cut_off {
             self.begin_discovery(id);
         }
     }

@@ -952,6 +952,30 @@ fn a_discovery_ends_with_what_is_known_when_a_claimed_nid_does_not_answer() {
     assert_eq!(found.nids, [nid(B[0])]);
 }
 
+/// The question whose a claimed NID is was lost, and is due again while there is no link.
+#[test]
+fn a_question_that_is_due_without_a_link_is_asked_when_one_is_back() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A[..1]);
+    w.host(Profile::Default, &B);
+    w.discovered(0, B[0]);
+    let known = B.map(nid);
+    w.decide = Box::new(move |t| match [t.hdr.src, t.hdr.dst].iter().any(|n| known.contains(n)) {
+        true => Fate::Fail(Fault::new(HealthStatus::LocalError, Errno::ENETDOWN)),
+        false => Fate::Pass,
+    });
+    w.add_ni(1, ADDED, NetTunables::SOCK);
+    while w.hosts[0].node.peer_view_of(nid(ADDED)).is_none() {
+        w.run(Duration::from_millis(1));
+    }
+    w.link(0, A[0], crate::Link::Down);
+    w.decide = Box::new(|_| Fate::Pass);
+    w.run(Duration::from_millis(1500));
+    w.link(0, A[0], crate::Link::Up);
+    w.secs(3);
+    assert_eq!(peer(&w, 0, B[0]).1.len(), 3);
+}
+
 /// What a kernel node has pushed from an interface that was not known is another peer at first; a push
 /// to that one may be under way when the two become one.
 #[test]

@@ -3,6 +3,7 @@
 
 use lnet::HEALTH_MAX;
 use lnet_scenario::{Fault, FaultKind, NodeId};
+use lnet_types::Instant;
 
 use super::Bounds;
 use crate::directory::HostId;
@@ -21,7 +22,7 @@ impl AllHome {
 
     fn home(&self, view: &View<'_>, host: &Host) -> Result<(), String> {
         let node = &host.node;
-        let must_be_well = self.bounds.must_be_well && !pings_in_vain(view, host);
+        let must_be_well = self.bounds.must_be_well && !tries_in_vain(view, host);
         let stats = node.stats();
         // Pings of recovery and of routes go on for ever, one at a time.
         let own = host.rails.len() as u32 * 2 + node.ailing().count() as u32 + 64;
@@ -94,11 +95,16 @@ impl AllHome {
     }
 }
 
-/// Whether a node may go on pinging what is gone, because it has no report of it ([`learns`]), and
-/// each such ping costs its own interface as well (H-10).
-fn pings_in_vain(view: &View<'_>, host: &Host) -> bool {
-    let goes = |f: &Fault| matches!(f.kind, FaultKind::NiAdd { .. } | FaultKind::NiDel(_));
-    host.node.tunables().conduct.charges_bystanders && view.scenario.faults.iter().any(goes)
+/// Whether a node may go on trying what is gone, so that its own interface is charged now and then: with
+/// pings, because it has no report of it ([`learns`]), where each of them costs that as well (H-10); with
+/// answers, until their time and that of their last attempt are over.
+fn tries_in_vain(view: &View<'_>, host: &Host) -> bool {
+    let goes = |f: &&Fault| matches!(f.kind, FaultKind::NiAdd { .. } | FaultKind::NiDel(_));
+    let t = host.node.tunables();
+    let answers = t.transaction() + t.lnd_timeout();
+    let ended = |f: &Fault| Instant::ZERO + f.until.unwrap_or(f.at);
+    let in_vain = |f| t.conduct.charges_bystanders || view.now < ended(f) + answers;
+    view.scenario.faults.iter().filter(goes).any(in_vain)
 }
 
 /// Whether `host` has discovered what `other` has, however that came and went. Without sessions

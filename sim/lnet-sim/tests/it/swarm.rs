@@ -286,3 +286,12 @@ fn memory_whose_peer_is_through_goes_before_its_queue_pair() {
 fn tries_of_what_is_gone_cost_a_router_on_the_way_nothing() {
     rounds::holds(Floor::Rdma, 1174530218929427564);
 }
+
+/// A question was due while its node had no link, and was not asked again; and answers to an interface that was
+/// gone cost their own one health until their time was over, as the model did not know.
+#[test]
+fn what_is_gone_or_was_missed_without_a_link_is_found_in_the_end() {
+    for seed in [8553246563411087359, 1059701896962122340] {
+        rounds::holds(Floor::Rdma, seed);
+    }
+}
