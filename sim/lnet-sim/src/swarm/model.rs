@@ -18,6 +18,7 @@ use lnet_types::Instant;
 
 use crate::check::is_mistaken;
 use crate::directory::HostId;
+use crate::host::Host;
 use crate::observe::{AttemptId, Observer, Seen, View};
 
 /// How long after the last fault everything succeeds at once. Attempts from before it take up to 15
@@ -163,6 +164,16 @@ impl Model {
         untouched(a).intersection(&untouched(b)).next().is_some()
     }
 
+    /// Whether routers may take an interface of `host` for down although all is over: it announces no recovery
+    /// (H-92) from what a fault has done to it. Each time it says so, what is forwarded to it is dropped
+    /// until it is heard again (C-8).
+    fn stays_down(&self, view: &View<'_>, host: HostId) -> bool {
+        let announces = |h: &Host| h.node.tunables().conduct.announces_recovery;
+        let is_silent = view.host(host).is_some_and(|h| !announces(h));
+        let has_routers = || view.scenario.world.groups.iter().any(|g| g.router);
+        is_silent && has_routers() && self.touched.keys().any(|rail| rail.node == NodeId(host.0))
+    }
+
     fn begun(&mut self, view: &View<'_>, id: AttemptId, new: Attempt) -> Result<(), String> {
         if self.attempts.insert(id, new).is_some() {
             return Err(format!("attempt {} was begun twice", id.0));
@@ -191,7 +202,8 @@ impl Model {
         }
         let a = *a;
         let (name, to) = (view.name(a.host), view.name(a.to));
-        let is_known = || ![a.host, a.to].into_iter().any(|node| is_mistaken(view, node));
+        let errs = |node| is_mistaken(view, node) || self.stays_down(view, node);
+        let is_known = || ![a.host, a.to].into_iter().any(errs);
         if a.begun >= self.settled && is_known() {
             return Err(format!("{name}: attempt {} to {to} failed in peace: {why}", id.0));
         }

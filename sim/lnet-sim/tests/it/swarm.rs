@@ -295,3 +295,10 @@ fn what_is_gone_or_was_missed_without_a_link_is_found_in_the_end() {
         rounds::holds(Floor::Rdma, seed);
     }
 }
+
+/// A node that announces no recovery went on saying that its interface was down; routers dropped what was for it
+/// until they heard it again.
+#[test]
+fn interface_that_is_announced_as_down_for_good_is_not_forwarded_to_at_times() {
+    rounds::holds(Floor::Rdma, 2270175502791477503);
+}
