@@ -5,8 +5,7 @@
 //!
 //! Waiting is on one connection at a time, in captured order; messages on other connections may
 //! come earlier or later, as between kernel nodes, and so may answers to what went by other
-//! connections. Nothing here judges time: a wait that runs out
-//! is a message that did not come.
+//! connections. Nothing here judges time: a wait that runs out is a message that did not come.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read as _, Write as _};

@@ -48,7 +48,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Whether a message that passes through is the one now and then to an interface known to be down.
+    /// Whether a message is on its way to an interface that is known to be down, and that a router tries now
+    /// and then with what passes through.
     pub(crate) fn tries_dead_hop(&self, msg: &Msg) -> bool {
         let hop = msg.tx.and_then(|tx| self.peers.nis.get(tx.peer_ni?));
         hop.is_some_and(|hop| hop.knocked.is_some() && !hop.port.status_up)

@@ -952,7 +952,7 @@ fn a_discovery_ends_with_what_is_known_when_a_claimed_nid_does_not_answer() {
     assert_eq!(found.nids, [nid(B[0])]);
 }
 
-/// The question whose a claimed NID is was lost, and is due again while there is no link.
+/// A peer claims the NIDs of another one. The question to these was lost, and is due again without a link.
 #[test]
 fn a_question_that_is_due_without_a_link_is_asked_when_one_is_back() {
     let mut w = World::new();
