@@ -1,6 +1,7 @@
 //! Log lines on standard error, for programs that have no collector of their own for what Rust logs: those
-//! in C and Python. The environment variable `ULNET_LOG` chooses the lowest level that is printed; without
-//! it nothing is. Programs in Rust install a subscriber of their choice for `tracing`.
+//! in C and Python, and the tools that run a node for as long as a command takes. The environment variable
+//! `ULNET_LOG` chooses the lowest level that is printed; without it nothing is. Other programs in Rust
+//! install a subscriber of their choice for `tracing`.
 
 use core::fmt::{self, Write as _};
 use std::io::{self, Write as _};

@@ -78,7 +78,7 @@ pub(crate) struct Host {
     /// The last evictions, oldest first, at most [`EVICTIONS_KEPT`].
     pub(crate) evictions: VecDeque<Eviction>,
     /// Gets lines for the log.
-    pub(crate) log: Option<Log>,
+    pub(crate) log: Log,
 }
 
 /// How an import of a visit stands.
@@ -113,6 +113,11 @@ const LAYER: &str = "rpc";
 
 /// Takes what an operator should know: the target, and a line.
 pub(crate) type Log = Box<dyn FnMut(&str, &str) + Send>;
+
+/// Where lines go that no program takes: to `tracing`, as those of the node below.
+pub(crate) fn traced() -> Log {
+    Box::new(|target, lines| lines.lines().for_each(|line| tracing::info!("{target}: {line}")))
+}
 
 impl Host {
     /// Takes what the request layer and the stores have to say to where it belongs.
@@ -160,9 +165,7 @@ impl Host {
     }
 
     fn log(&mut self, target: &str, line: &str) {
-        if let Some(log) = &mut self.log {
-            log(target, line);
-        }
+        (self.log)(target, line);
     }
 
     /// What is no target's.

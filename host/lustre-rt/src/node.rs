@@ -17,7 +17,7 @@ use ptlrpc::{
     TargetConfig, TargetId, Tunables,
 };
 
-use crate::host::{End, Eviction, Handler, Host, Waiter};
+use crate::host::{End, Eviction, Handler, Host, Waiter, traced};
 use crate::locks::{GivenBack, Holders};
 use crate::objects::Freed;
 use crate::seats::Seats;
@@ -113,7 +113,7 @@ impl RpcNode {
             opens: Opens::default(),
             standings: BTreeMap::new(),
             evictions: VecDeque::new(),
-            log: None,
+            log: traced(),
         };
         let added = handle.call(move |stack, _| stack.add_upper(Box::new(host))).blocking()?;
         let upper = added.ok_or(RpcError::Full("protocols"))?;
@@ -381,12 +381,13 @@ impl RpcNode {
         self.run(move |host, _| host.ptlrpc.set_tunables(tunables))
     }
 
-    /// Gives lines for the log to `log`, on the node's thread: the target, and what happened.
+    /// Gives lines for the log to `log`, on the node's thread: the target, and what happened. Until then
+    /// they go to `tracing`, as information.
     ///
     /// # Errors
     /// The node has stopped.
     pub fn log(&self, log: impl FnMut(&str, &str) + Send + 'static) -> Result<(), OpError> {
-        self.run(move |host, _| host.log = Some(Box::new(log)))
+        self.run(move |host, _| host.log = Box::new(log))
     }
 
     /// The exports of all targets.

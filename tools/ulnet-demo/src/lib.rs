@@ -90,9 +90,6 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
         }
     };
-    if options.node.is_some() {
-        lnet_rt::log_to_stderr();
-    }
     let outcome = match options.node {
         Some(Role::Send) => send::run(),
         Some(Role::Receive) => receive::run(),

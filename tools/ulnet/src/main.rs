@@ -65,6 +65,8 @@ fn main() -> ExitCode {
     if let Some((.., run)) = linked {
         return run(args);
     }
+    // A node that runs in this process has its log lines printed where ULNET_LOG asks for them.
+    lnet_rt::log_to_stderr();
     match program.as_str() {
         "demo" => ulnet_demo::main(args),
         "perf" => ulnet_perf::main(args),

@@ -72,7 +72,9 @@ pub(crate) fn command() -> clap::Command {
     command = command
         .long_about(
             "One binary, several programs. Called through a link named after one of them it is that \
-             program; otherwise the first word says which, and PROGRAM --help tells more.",
+             program; otherwise the first word says which, and PROGRAM --help tells more.\n\nPrograms that \
+             run a node for as long as a command takes print what it logs to standard error if the \
+             environment variable ULNET_LOG names a level: error, warn, info, debug or trace.",
         )
         .disable_help_subcommand(true)
         .arg(Arg::new("PROGRAM").required(true).help("One of the programs below"));

@@ -220,6 +220,21 @@ fn bench_finds_nothing_lost_or_done_twice_when_the_server_is_killed() {
 }
 
 #[test]
+fn connections_that_are_lost_and_restored_are_lines_in_the_log_that_ulnet_log_asks_for() {
+    let bench = |level: Option<&str>| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["rpc", "bench", "--clients", "1", "--seconds", "2", "--kill-at", "1"]);
+        command.args(["--port", "7956"]).env_remove("ULNET_LOG");
+        command.envs(level.map(|level| ("ULNET_LOG", level)));
+        String::from_utf8(command.output().unwrap().stderr).unwrap()
+    };
+    let lines = bench(Some("info"));
+    assert!(lines.contains("bench: connection to 127."), "{lines}");
+    assert!(lines.contains("Connection restored to bench (at 127."), "{lines}");
+    assert!(!bench(None).contains("Connection"), "without the variable nothing is logged");
+}
+
+#[test]
 fn directory_that_is_served_is_refused_with_its_holder() {
     let scratch = Scratch::new("locked");
     let mut first = Server::start(&scratch, "127.91.0.1@tcp", "7991");

@@ -30,9 +30,6 @@ pub(crate) struct RpcLayer {
 impl RpcLayer {
     fn start(handle: &lnet_rt::NodeHandle, tunables: Tunables) -> Result<Self, RpcError> {
         let node = RpcNode::start(handle, tunables)?;
-        node.log(|target, lines| {
-            lines.lines().for_each(|line| tracing::info!("{target}: {line}"))
-        })?;
         Ok(Self { node, changing: Mutex::new(()), targets: Mutex::new(BTreeMap::new()) })
     }
 

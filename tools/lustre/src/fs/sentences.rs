@@ -29,6 +29,11 @@ const fn advice(errno: Errno) -> Option<&'static str> {
         Errno::EISDIR => "it is a directory",
         Errno::ENOTDIR => "a part of the path is no directory",
         Errno::ELOOP => "too many symbolic links follow each other",
+        Errno::EINVAL => {
+            "the server takes no such value; into itself or below itself nothing can be moved"
+        }
+        Errno::EOPNOTSUPP => "the server does not do this",
+        Errno::EIO => "the server could not read or write it: see its log",
         Errno::ENAMETOOLONG => "a name has at most 255 bytes, a link 4095",
         _ => return None,
     })
@@ -103,18 +108,21 @@ mod tests {
     fn errors_of_users_have_a_sentence_and_those_of_targets_their_name() {
         let path = VisitError::Path { path: b"/a".to_vec(), errno: Errno::EDQUOT };
         assert!(said(&path.into()).starts_with("/a: Disk quota exceeded (the quota"));
-        let refused = VisitError::Refused { target: "lfs-OST0001_UUID".into(), errno: Errno::EIO };
-        assert_eq!(said(&refused.into()), "lfs-OST0001_UUID: Input/output error");
+        let refused =
+            VisitError::Refused { target: "lfs-OST0001_UUID".into(), errno: Errno::ENXIO };
+        assert_eq!(said(&refused.into()), "lfs-OST0001_UUID: No such device or address");
+        let into_itself = VisitError::Path { path: b"/d/e".to_vec(), errno: Errno::EINVAL };
+        assert!(said(&into_itself.into()).contains("into itself"));
         assert_eq!(said(&anyhow::anyhow!("a").context("b")), "b: a");
     }
 
     #[test]
     fn what_an_operand_has_met_does_not_name_it_twice() {
-        let of = |path: &str| VisitError::Path { path: path.into(), errno: Errno::EIO };
+        let of = |path: &str| VisitError::Path { path: path.into(), errno: Errno::ENXIO };
         for of in [of("/a/\u{e9}"), of("\u{e9}")] {
-            assert_eq!(why(&of.into(), "/a/\u{e9}/".as_bytes()), "Input/output error");
+            assert_eq!(why(&of.into(), "/a/\u{e9}/".as_bytes()), "No such device or address");
         }
-        assert_eq!(why(&of("/a").into(), b"/a/b"), "/a: Input/output error");
+        assert_eq!(why(&of("/a").into(), b"/a/b"), "/a: No such device or address");
         assert_eq!(why(&anyhow::anyhow!("/a: no file"), b"/a"), "no file");
         assert_eq!(why(&anyhow::anyhow!("/ab: no file"), b"/a"), "/ab: no file");
     }
