@@ -383,7 +383,9 @@ impl RpcHost {
                 if let RecoveryChange::Done { outcome } | RecoveryChange::Aborted { outcome } =
                     &change
                 {
-                    self.serving.recovered(below.now(), target, outcome.last_transno);
+                    let epoch = outcome.last_transno;
+                    let Self { serving, ptlrpc, notes, .. } = self;
+                    serving.recovered(ptlrpc, below, target, epoch, notes);
                 }
                 if let Some(target) = self.index_of(target) {
                     self.notes.push(RpcSeen::Recovery { target, line: change.to_string() });

@@ -107,6 +107,9 @@ struct Mounted {
     /// Clients that wait for their record to be committed.
     joining: Vec<ExportId>,
     stalled: bool,
+    /// Requests behind the end of a recovery that is not committed yet; `None` at other times. Numbers
+    /// that they were given would be given again if the node died now (P-153).
+    behind: Option<Vec<Work>>,
 }
 
 /// A request in work.
@@ -193,6 +196,7 @@ impl Serving {
             held: Vec::new(),
             joining: Vec::new(),
             stalled: trouble.stalled,
+            behind: None,
         });
     }
 
@@ -235,11 +239,23 @@ impl Serving {
         m.due.get_or_insert(now + m.commit);
     }
 
-    /// The recovery of a target is over: its transactions are above this one from now on.
-    pub(super) fn recovered(&mut self, now: Instant, id: TargetId, epoch: u64) {
+    /// The recovery of a target is over: its transactions are above this one from now on (P-153).
+    pub(super) fn recovered(
+        &mut self,
+        ptlrpc: &mut Ptlrpc,
+        below: &mut Below<'_>,
+        id: TargetId,
+        epoch: u64,
+        notes: &mut Vec<RpcSeen>,
+    ) {
         let Some(m) = self.mounted.iter_mut().find(|m| m.id == id) else { return };
         m.steps.push(Step::Epoch(epoch));
-        m.due.get_or_insert(now);
+        if m.stalled {
+            m.behind.get_or_insert_default();
+            m.due = Some(below.now());
+        } else {
+            m.commit_now(ptlrpc, below, notes);
+        }
     }
 
     pub(super) fn trouble(&mut self, index: usize, trouble: Trouble, now: Instant) {
@@ -290,10 +306,15 @@ impl Serving {
         notes: &mut Vec<RpcSeen>,
     ) {
         let now = below.now();
+        let mut behind = Vec::new();
         for m in &mut self.mounted {
             if !m.stalled && m.due.is_some_and(|at| at <= now) {
                 m.commit_now(ptlrpc, below, notes);
+                behind.extend(m.behind.take().unwrap_or_default());
             }
+        }
+        for work in behind {
+            self.begin(ptlrpc, below, work, notes);
         }
     }
 
@@ -305,6 +326,10 @@ impl Serving {
         work: Work,
         notes: &mut Vec<RpcSeen>,
     ) {
+        let target = self.mounted.iter_mut().find(|m| m.id == work.target);
+        if let Some(behind) = target.and_then(|m| m.behind.as_mut()) {
+            return behind.push(work);
+        }
         if work.bulk == 0 {
             return self.execute(ptlrpc, below, &work, notes);
         }

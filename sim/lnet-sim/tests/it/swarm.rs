@@ -105,6 +105,7 @@ fn earlier_findings_of_the_swarm_of_requests_hold_now() {
         2098129478869540863,
         5713837721052827849,
         7838687738169120013,
+        3418629621937750132,
     ] {
         rounds::holds(Floor::Rpc, seed);
     }
