@@ -146,7 +146,9 @@ impl<'a> TableEntries<'a> {
     }
 
     fn entry(&self) -> Result<Option<(TableEntry<'a>, usize)>, WireError> {
-        if self.rest.is_empty() {
+        // Entries don't go across a page: what is left of it is empty (P-161).
+        let is_rest = self.rest.len() < TableEntryHead::LEN;
+        if is_rest && self.rest.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
         let head = TableEntryHead::parse(self.order, self.rest)?;

@@ -88,6 +88,8 @@ pub(crate) struct Standing {
     pub(crate) granted: ConnectData,
     /// How often it was connected.
     pub(crate) connections: u32,
+    /// Whether it is connected now, or was until it was of no use.
+    pub(crate) connected: bool,
     /// How often the target has evicted this client.
     pub(crate) evictions: u64,
     /// Changes that evictions have made void.
@@ -125,8 +127,8 @@ impl Host {
         loop {
             while let Some(event) = self.ptlrpc.poll_event() {
                 self.seats.count(&event);
-                if let Event::Import { import, state: ImportState::Full } = event {
-                    self.connected(import);
+                if let Event::Import { import, state } = event {
+                    self.stands(import, state);
                 }
                 // Callbacks to clients of this node first: they are for none of its targets.
                 let event = self.locks.event(event, &mut self.ptlrpc.rpc(below));
@@ -153,15 +155,19 @@ impl Host {
         }
     }
 
-    /// A connection was made: what the target has granted is there before a call is answered.
-    fn connected(&self, import: ImportId) {
+    /// An import is in another state. What the target has granted is there before a call is answered.
+    fn stands(&self, import: ImportId, state: ImportState) {
         let Some(standing) = self.standings.get(&import) else { return };
-        if let Some(view) = self.ptlrpc.import_view(import) {
-            standing.change(|standing| {
+        let full = state == ImportState::Full;
+        let view = full.then(|| self.ptlrpc.import_view(import)).flatten();
+        standing.change(|standing| {
+            // One that is not in use connects with the next call.
+            standing.connected = full || state == ImportState::Idle;
+            if let Some(view) = view {
                 standing.granted = view.granted;
                 standing.connections = standing.connections.saturating_add(1);
-            });
-        }
+            }
+        });
     }
 
     fn log(&mut self, target: &str, line: &str) {

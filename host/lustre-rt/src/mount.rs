@@ -251,6 +251,10 @@ impl Wire for NodeWire {
         link.standing.get().connections
     }
 
+    fn is_connected(&self, link: &NodeLink) -> bool {
+        link.standing.get().connected
+    }
+
     async fn uncommitted(&self, link: &NodeLink) -> bool {
         let id = link.import.id();
         let view = self.rpc.ask(move |host| host.ptlrpc.import_view(id)).await.flatten();

@@ -31,6 +31,7 @@ const FOURTH: &str = "127.96.3.1";
 const FIFTH: &str = "127.96.4.1";
 const SIXTH: &str = "127.96.7.1";
 const SEVENTH: &str = "127.96.8.1";
+const EIGHTH: &str = "127.96.9.1";
 const MDT: &str = "lfs-MDT0000_UUID";
 const STRIPE: usize = 64 << 10;
 
@@ -374,6 +375,28 @@ fn target_that_was_away_for_longer_than_the_limit_is_used_again_when_it_is_back(
         let parts = mount.read(&file, 0, 1 << 20).await.unwrap();
         assert!(parts.into_iter().flat_map(|part| part.bytes).eq(vec![7; STRIPE]));
         mount.close(file).await.unwrap();
+        mount.end().await.unwrap();
+    });
+    let _ = fs::remove_dir_all(&dir);
+}
+
+/// A call may wait for the lock of a client that is no more for longer than its limit.
+#[test]
+fn target_that_is_connected_is_asked_again_after_a_call_that_was_not_answered_in_time() {
+    let dir = fresh::path("file-slow");
+    let (_server, server_rpc) = serve(EIGHTH, &dir);
+    let (_node, rpc) = node("127.96.9.2");
+    let limit = Duration::from_secs(3);
+    let config = MountConfig { limit, ..config("127.96.9.2", EIGHTH, Access::Change) };
+    wait(async {
+        let mount = Mount::begin(&rpc, config).await.unwrap();
+        mount.root_node().await.unwrap();
+        let reply = Lose { opcode: None, part: Part::Reply, count: 1 };
+        server_rpc.with(move |rpc| rpc.lose(reply)).unwrap().unwrap();
+        let e = mount.find(b"/none", true).await.unwrap_err();
+        assert_eq!(e.errno(), lnet_rt::Errno::ETIMEDOUT, "{e}");
+        let e = mount.find(b"/none", true).await.unwrap_err();
+        assert_eq!(e.errno(), lnet_rt::Errno::ENOENT, "{e}");
         mount.end().await.unwrap();
     });
     let _ = fs::remove_dir_all(&dir);

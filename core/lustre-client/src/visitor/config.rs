@@ -6,6 +6,8 @@ use lnet_types::Nid;
 use lustre_wire::llog::{Command, ConfigCommand, LogRecord, MarkerFlags, REQUIRED, RecordKind};
 use ptlrpc::Tunables;
 
+use super::pattern::fits;
+
 /// Most targets of one kind that a log may name.
 pub const TARGETS_MAX: usize = 65_536;
 
@@ -116,6 +118,8 @@ pub struct Config {
     unused: BTreeSet<String>,
     /// Devices by `active=`; the last record counts.
     switched: BTreeMap<String, bool>,
+    /// The same by patterns of devices.
+    patterns: Vec<(String, bool)>,
     times: SiteTimes,
 }
 
@@ -208,13 +212,44 @@ impl Config {
                     self.switched.insert(at(0), on != "0");
                 }
             }
+            // One for all, named as `lctl` names it (C-275).
+            Command::SET_PARAM => self.parameter(&at(1)),
             Command::SET_TIMEOUT => self.times.put("timeout", Some(command.header.num)),
             known if known.name().is_some() => {}
             unknown if unknown.0 & REQUIRED != 0 => return Err(ConfigError::Unknown(unknown.0)),
             _ => {}
         }
-        let most = [self.nodes.len(), self.devices.len(), self.mdts.len(), self.osts.len()];
-        if most.into_iter().max() > Some(TARGETS_MAX) { Err(ConfigError::TooMany) } else { Ok(()) }
+        let all = [self.nodes.len(), self.devices.len(), self.mdts.len(), self.osts.len()];
+        let most = all.into_iter().chain([self.patterns.len()]);
+        if most.max() > Some(TARGETS_MAX) { Err(ConfigError::TooMany) } else { Ok(()) }
+    }
+
+    /// What another log sets for all clients comes after what this one says.
+    pub(super) fn add(&mut self, parameters: Self) {
+        self.patterns.extend(parameters.patterns);
+        self.times.0.extend(parameters.times.0);
+    }
+
+    /// A parameter that all clients set: `at_max=600`, `osc.lfs-OST0003*.active=0`.
+    fn parameter(&mut self, setting: &str) {
+        let Some((name, value)) = setting.split_once('=') else { return };
+        self.times.put(name, value.parse().ok());
+        let mut words = name.split('.');
+        if let (Some("osc" | "mdc"), Some(pattern), Some("active"), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        {
+            self.patterns.push((pattern.to_owned(), value != "0"));
+        }
+    }
+
+    /// Whether a device is in use: what is set for all clients comes after what is set for one file system,
+    /// and the last record of each counts.
+    fn is_active(&self, device: &str) -> bool {
+        // Clients name their devices with an address behind.
+        let name = format!("{device}-ffff000000000000");
+        let fitting = self.patterns.iter().rev();
+        let mut fitting = fitting.filter(|(pattern, _)| fits(pattern.as_bytes(), name.as_bytes()));
+        fitting.next().map(|(_, on)| *on).or(self.switched.get(device).copied()).unwrap_or(true)
     }
 
     fn indexed(&self, command: &ConfigCommand<'_>) -> Result<(String, u32), ConfigError> {
@@ -236,8 +271,7 @@ impl Config {
                     nids.push(*nid);
                 }
             }
-            let active = self.switched.get(name).copied().unwrap_or(true)
-                && !self.unused.contains(&device.target);
+            let active = self.is_active(name) && !self.unused.contains(&device.target);
             let uuid = device.target.clone();
             known.insert(&device.target, TargetEntry { uuid, nids, active });
         }
@@ -385,6 +419,33 @@ mod tests {
             ..before
         };
         assert_eq!(config.targets().times.of(&before), expected);
+    }
+
+    #[test]
+    fn c275_parameters_for_all_clients_switch_targets_off_and_set_times() {
+        let mut config = Config::default();
+        (0..3).for_each(|index| ost(&mut config, index));
+        marker(&mut config, MarkerFlags::START);
+        for setting in [
+            "osc.*.active=1",
+            "osc.*.checksums=1",
+            "osc.lfs-OST0001*.active=0",
+            "osc.lfs-OST0002-osc-*.active=0",
+            "osc.other-*.active=0",
+            "osc.lfs-OST0002*.active=1",
+            "at_max=300",
+            "jobid_var=none",
+            "active",
+        ] {
+            says(&mut config, Command::SET_PARAM, &["general", setting, "lctl"]);
+        }
+        let active: Vec<bool> = config.targets().osts.values().map(|ost| ost.active).collect();
+        assert_eq!(active, [true, false, true]);
+        let times = config.targets().times.of(&Tunables::default());
+        assert_eq!(times.at_max, core::time::Duration::from_secs(300));
+        // It is for files of the client's log that are named later, too.
+        ost(&mut config, 1);
+        assert!(!config.targets().osts[&1].active);
     }
 
     #[test]

@@ -20,6 +20,8 @@ const SEQUENCES_MAX: usize = 1024;
 struct Sequence {
     seq: u64,
     taken: AtomicU32,
+    /// How often the target had evicted this client when it gave the sequence.
+    evictions: u64,
 }
 
 /// The FIDs of a target.
@@ -33,18 +35,23 @@ impl Fids {
 }
 
 impl<L> Remote<L> {
-    /// A FID that no file has had.
+    /// A FID that no file has had. Sequences of before an eviction are not used any more (C-40).
     pub(super) async fn new_fid<W: Wire<Link = L>>(&self, wire: &W) -> Result<Fid, VisitError> {
         for place in &self.fids.0 {
+            let evictions = self.evictions(wire);
             let sequence = match place.get() {
                 Some(sequence) => sequence,
                 None => {
                     let range: Option<SeqRange> = self.ask(wire, mdc::sequence()).await?.get(1);
                     let range = range.filter(|range| range.start != 0 && range.start < range.end);
                     let range = range.ok_or_else(|| self.bad("expected a sequence"))?;
-                    place.get_or_init(|| Sequence { seq: range.start, taken: AtomicU32::new(0) })
+                    let (seq, taken) = (range.start, AtomicU32::new(0));
+                    place.get_or_init(|| Sequence { seq, taken, evictions })
                 }
             };
+            if sequence.evictions < self.evictions(wire) {
+                continue;
+            }
             let taken = sequence.taken.fetch_add(1, Ordering::Relaxed);
             if taken < WIDTH {
                 return Ok(Fid { seq: sequence.seq, oid: taken + 1, ver: 0 });

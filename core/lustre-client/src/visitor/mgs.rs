@@ -38,21 +38,40 @@ fn call(opcode: Opcode, place: &LlogdBody, name: Option<&str>, reply: &[u32]) ->
     Call::new(opcode, buffers).answered_by(reply)
 }
 
+/// The log of what is set for all clients (C-275).
+const PARAMETERS: &str = "params";
+
 /// The targets of a file system.
 pub(super) async fn targets<W: Wire>(
     wire: &W,
     mgs: &Remote<W::Link>,
     fsname: &str,
 ) -> Result<Targets, VisitError> {
+    let name = format!("{fsname}-client");
+    let logs = both(read(wire, mgs, &name), read(wire, mgs, PARAMETERS));
+    let ((config, parameters), locations) = both(logs, table::locations(wire, mgs, fsname)).await;
+    let Some(mut config) = config? else {
+        return Err(VisitError::NoFileSystem { fsname: fsname.to_owned() });
+    };
+    // A site without parameters has no log of them (C-15), and without them a client has its own.
+    config.add(parameters.ok().flatten().unwrap_or_default());
+    let mut targets = config.targets();
+    table::apply(locations, &mut targets);
+    Ok(targets)
+}
+
+/// What a log says; `None`: there is none of this name.
+async fn read<W: Wire>(
+    wire: &W,
+    mgs: &Remote<W::Link>,
+    name: &str,
+) -> Result<Option<Config>, VisitError> {
     const PLACE: u32 = LlogdBody::LEN as u32;
     let block = BLOCK_LEN as u32;
-    let name = format!("{fsname}-client");
     let begun =
-        call(Opcode::LLOG_ORIGIN_HANDLE_CREATE, &LlogdBody::default(), Some(&name), &[PLACE]);
+        call(Opcode::LLOG_ORIGIN_HANDLE_CREATE, &LlogdBody::default(), Some(name), &[PLACE]);
     let opened = match mgs.ask(wire, begun).await {
-        Err(VisitError::Refused { errno: Errno::ENOENT, .. }) => {
-            return Err(VisitError::NoFileSystem { fsname: fsname.to_owned() });
-        }
+        Err(VisitError::Refused { errno: Errno::ENOENT, .. }) => return Ok(None),
         end => end?,
     };
     let log: LlogdBody = opened.get(1).ok_or_else(|| mgs.bad("expected the place of a log"))?;
@@ -65,8 +84,7 @@ pub(super) async fn targets<W: Wire>(
     let (mut seen, mut offset) = (0u32, u64::from(block));
     // The place of the first block is known without the header (C-16).
     let asked = mgs.ask(wire, call(Opcode::LLOG_READ_HEADER, &log, None, &[block]));
-    let begun = both(asked, block_from(seen, offset));
-    let ((header, first), locations) = both(begun, table::locations(wire, mgs, fsname)).await;
+    let (header, first) = both(asked, block_from(seen, offset)).await;
     let header: Option<LogHeader> = header?.get(1);
     let header = header.ok_or_else(|| mgs.bad("expected the header of a log"))?;
     let last = header.tail.index;
@@ -74,15 +92,12 @@ pub(super) async fn targets<W: Wire>(
     let mut config = Config::default();
     let mut first = Some(first);
     while seen < last {
+        // Servers say by an error, too, that a log ends (P-157); here it does not end yet.
         let answer = match first.take() {
             Some(answer) => answer,
             None => block_from(seen, offset).await,
         };
-        let answer = match answer {
-            // The end of the log, as servers say it (P-157).
-            Err(VisitError::Refused { errno: Errno::EBADR | Errno::EIO, .. }) => break,
-            end => end?,
-        };
+        let answer = answer?;
         let read: LlogdBody =
             answer.get(1).ok_or_else(|| mgs.bad("expected the place of a block"))?;
         let msg = answer.reply.msg().map_err(|_| mgs.bad("expected a block of a log"))?;
@@ -104,7 +119,5 @@ pub(super) async fn targets<W: Wire>(
         }
         offset = read.offset / u64::from(block) * u64::from(block);
     }
-    let mut targets = config.targets();
-    table::apply(locations, &mut targets);
-    Ok(targets)
+    Ok(Some(config))
 }

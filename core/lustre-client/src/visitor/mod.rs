@@ -42,6 +42,7 @@ mod mgs;
 mod names;
 mod opens;
 mod ost;
+pub mod pattern;
 mod place;
 mod places;
 mod redirect;

@@ -111,10 +111,11 @@ impl<L> Remote<L> {
         }
     }
 
-    /// Whether it was not reached, and was not connected since.
+    /// Whether it was not reached, and was not connected since. A call that waits for a lock of another
+    /// client may take longer than its limit (L-47), and says nothing of a target that is connected.
     fn is_unreachable<W: Wire<Link = L>>(&self, wire: &W, link: &L) -> bool {
         let mark = self.unreachable.load(Ordering::Relaxed);
-        mark != 0 && wire.connections(link) < mark
+        mark != 0 && wire.connections(link) < mark && !wire.is_connected(link)
     }
 
     /// It is to be asked soon: one that was not asked before connects now.
@@ -162,6 +163,7 @@ impl<L> Remote<L> {
         let error = match result {
             Ok(reply) => {
                 self.asked.store(true, Ordering::Relaxed);
+                self.unreachable.store(0, Ordering::Relaxed);
                 if let Some(before) = change.filter(|_| reply.transno != 0) {
                     self.note_change(before);
                 }

@@ -291,6 +291,10 @@ impl FileLayout {
                 return Err(LayoutError::Bad("its components overlap, or leave a gap"));
             }
             covered = entry.end;
+            // One that grows has no length before its first extension (C-183).
+            if entry.start == entry.end {
+                continue;
+            }
             components.push(Component::of(
                 entry.id,
                 (entry.start, entry.end),
@@ -474,6 +478,21 @@ mod tests {
         assert_eq!(mirrors(stale, INIT), Ok(0x20002));
         assert_eq!(mirrors(INIT, prefers), Ok(0x20002));
         assert_eq!(mirrors(stale, stale), Err(LayoutError::Stale));
+    }
+
+    /// Its second component begins and ends where the first one ends, until the file has grown there.
+    #[test]
+    fn c183_component_that_has_not_grown_yet_holds_nothing() {
+        let none = ComponentFlags::empty();
+        let layout = composite(vec![
+            (entry(1, INIT, 0, 1 << 30), stripes(65_536, 1)),
+            (entry(2, none, 1 << 30, 1 << 30), stripes(65_536, 1)),
+            (entry(3, ComponentFlags::EXTENSION, 1 << 30, END), stripes(65_536, 1)),
+        ])
+        .unwrap();
+        assert_eq!(layout.components.len(), 2);
+        assert_eq!(layout.pieces(1 << 30, 9, 9)[0].at, Spot::Hole);
+        assert!(layout.is_to_be_made(1 << 30, (1 << 30) + 1) && !layout.is_to_be_made(0, 1 << 30));
     }
 
     #[test]

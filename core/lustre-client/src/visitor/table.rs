@@ -71,7 +71,7 @@ pub(super) async fn locations<W: Wire>(
         };
         let before = locations.len();
         let pages = answer.bytes.chunks(1 << PAGE_BITS);
-        let entries = pages.flat_map(|page| TableEntries::new(ORDER, page)).map_while(Result::ok);
+        let entries = pages.flat_map(|page| TableEntries::new(ORDER, page).map_while(Result::ok));
         locations.extend(entries.filter_map(|entry| Location::of(&entry)));
         let read: Option<ConfigResult> = answer.get(1);
         wire.recycle(answer.bytes);

@@ -132,6 +132,12 @@ pub trait Wire: Sync {
         0
     }
 
+    /// Whether the target is connected now: one that is, and does not answer a call in its time, is slow, or
+    /// waits for a lock of another client. A host that does not know says no.
+    fn is_connected(&self, _link: &Self::Link) -> bool {
+        false
+    }
+
     /// What was tried to reach the target. A host that does not know says nothing.
     fn tried(&self, link: &Self::Link) -> impl Future<Output = Vec<Tried>> + Send {
         let _ = link;

@@ -39,7 +39,6 @@ mod moved;
 mod mv;
 mod operands;
 mod order;
-mod pattern;
 mod progress;
 mod readlink;
 mod rm;

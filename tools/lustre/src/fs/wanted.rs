@@ -10,9 +10,9 @@ use lustre_rt::visitor::{Attributes, FileKind, Place};
 
 use super::bytes::Bytes;
 use super::operands::{At, same_system};
-use super::pattern::fits;
 use super::sentences::said;
 use super::walker::Found;
+use lustre_rt::visitor::pattern::fits;
 
 const DAY: i64 = 86_400;
 const MINUTE: i64 = 60;

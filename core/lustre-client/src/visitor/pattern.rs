@@ -1,7 +1,7 @@
 //! Patterns of names, as shells and `find` have them: bytes against bytes.
 
 /// Whether a name fits a pattern. Takes no more time than their lengths multiplied.
-pub(super) fn fits(pattern: &[u8], name: &[u8]) -> bool {
+pub fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     // Where the last star was, and how much of the name it stands for.
     let mut star: Option<(usize, usize)> = None;
