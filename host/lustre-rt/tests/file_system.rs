@@ -11,8 +11,8 @@ use lnet_types::ByteOrder;
 use lustre_rt::store::{DESCRIPTION, DirLock};
 use lustre_rt::visitor::{Access, Changes, Create, FileKind, Identity, OpenHow, Whole, Wish};
 use lustre_rt::{
-    Call, ConnectData, ConnectFlags, ConnectFlags2, Fid, ImportConfig, ImportKind, MGS_UUID, Mount,
-    MountConfig, ObjClient, Opcode, RpcNode, Site, TargetSpec, wait,
+    Call, ConnectData, ConnectFlags, ConnectFlags2, Fid, ImportConfig, ImportKind, Lose, MGS_UUID,
+    Mount, MountConfig, ObjClient, Opcode, Part, Rpc, RpcNode, Site, TargetSpec, wait,
 };
 use lustre_wire::Buffers;
 use lustre_wire::fid::{SeqOp, SeqRange};
@@ -32,6 +32,7 @@ const FIFTH: &str = "127.96.4.1";
 const SIXTH: &str = "127.96.7.1";
 const SEVENTH: &str = "127.96.8.1";
 const EIGHTH: &str = "127.96.9.1";
+const NINTH: &str = "127.96.10.1";
 const MDT: &str = "lfs-MDT0000_UUID";
 const STRIPE: usize = 64 << 10;
 
@@ -398,6 +399,35 @@ fn target_that_is_connected_is_asked_again_after_a_call_that_was_not_answered_in
         let e = mount.find(b"/none", true).await.unwrap_err();
         assert_eq!(e.errno(), lnet_rt::Errno::ENOENT, "{e}");
         mount.end().await.unwrap();
+    });
+    let _ = fs::remove_dir_all(&dir);
+}
+
+/// C-40: what an eviction leaves of a sequence may be another client's.
+#[test]
+fn files_of_after_an_eviction_have_fids_of_another_sequence() {
+    let dir = fresh::path("file-sequence");
+    let (_server, server_rpc) = serve(NINTH, &dir);
+    let (_node, _rpc, mount) = begin("127.96.10.2", NINTH, Access::Change);
+    wait(async {
+        let root = mount.root_node().await.unwrap();
+        let made = async |name: &[u8]| {
+            mount.make_dir(&root, name, 0o755, &[]).await.map(|node| node.fid.seq)
+        };
+        let before = made(b"a").await.unwrap();
+        assert_eq!(made(b"b").await.unwrap(), before);
+        let exports = server_rpc.exports().unwrap();
+        let evict = move |rpc: &mut Rpc<'_, '_>| exports.iter().for_each(|e| rpc.evict(e.id));
+        server_rpc.with(evict).unwrap();
+        // The first call finds out.
+        let mut after = made(b"c").await;
+        for name in [b"d", b"e"] {
+            if after.is_err() {
+                after = made(name).await;
+            }
+        }
+        assert_ne!(after.unwrap(), before);
+        let _ = mount.end().await;
     });
     let _ = fs::remove_dir_all(&dir);
 }

@@ -92,6 +92,17 @@ pub(crate) fn sources(to: Nid, given: &[Source], port: u16) -> Result<Vec<(Net, 
     Ok(vec![(net, found)])
 }
 
+/// NIDs of one node or of several, with the first to the front that is on a network of TCP and to which
+/// the system has a way: a node has an address on that one's network.
+pub(crate) fn reachable_first(mut nids: Vec<Nid>, way: &Way) -> Vec<Nid> {
+    let is_reachable =
+        |nid: &Nid| rails::address(*nid).is_ok() && sources(*nid, &way.source, way.port).is_ok();
+    if let Some(at) = nids.iter().position(is_reachable) {
+        nids.swap(0, at);
+    }
+    nids
+}
+
 /// A network of this machine on a command line.
 pub(crate) fn network(text: &str) -> Result<Net> {
     match text.parse::<Net>() {
@@ -246,6 +257,22 @@ mod tests {
             let e = target(text).unwrap_err().to_string();
             assert!(e.contains(part), "{text}: {e}");
         }
+    }
+
+    #[test]
+    fn nid_that_this_machine_can_reach_comes_first() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            way: Way,
+        }
+        let Line { way } = clap::Parser::parse_from(["x"]);
+        let nids = |texts: &[&str]| texts.iter().map(|n| n.parse().unwrap()).collect::<Vec<Nid>>();
+        let listed = nids(&["10.10.0.1@o2ib", "127.0.0.1@tcp", "127.0.0.2@tcp"]);
+        let front = reachable_first(listed, &way);
+        assert_eq!(front, nids(&["127.0.0.1@tcp", "10.10.0.1@o2ib", "127.0.0.2@tcp"]));
+        let none = nids(&["10.10.0.1@o2ib", "10.10.0.2@o2ib"]);
+        assert_eq!(reachable_first(none.clone(), &way), none);
     }
 
     #[test]

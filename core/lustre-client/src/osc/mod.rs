@@ -269,6 +269,7 @@ pub fn wanted() -> ConnectData {
             | ConnectFlags::BULK_MBITS
             | ConnectFlags::LVB_TYPE
             | ConnectFlags::LRU_RESIZE
+            | ConnectFlags::CANCELSET
             | ConnectFlags::FLAGS2,
         flags2: ConnectFlags2::REP_MBITS,
         brw_size: OscConfig::default().brw_size,

@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(active, [true, false, true]);
         let times = config.targets().times.of(&Tunables::default());
         assert_eq!(times.at_max, core::time::Duration::from_secs(300));
-        // It is for files of the client's log that are named later, too.
+        // Devices that are named behind it count as well.
         ost(&mut config, 1);
         assert!(!config.targets().osts[&1].active);
     }

@@ -95,6 +95,8 @@ pub(super) fn wanted(access: Access) -> ConnectData {
             | ConnectFlags::IBITS
             | ConnectFlags::BRW_SIZE
             | ConnectFlags::HASH_64BIT
+            // Several locks are given back in one request.
+            | ConnectFlags::CANCELSET
             | ConnectFlags::ACL
             | ConnectFlags::LARGE_ACL
             | ConnectFlags::XATTR

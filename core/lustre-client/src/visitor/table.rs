@@ -70,9 +70,7 @@ pub(super) async fn locations<W: Wire>(
             return locations;
         };
         let before = locations.len();
-        let pages = answer.bytes.chunks(1 << PAGE_BITS);
-        let entries = pages.flat_map(|page| TableEntries::new(ORDER, page).map_while(Result::ok));
-        locations.extend(entries.filter_map(|entry| Location::of(&entry)));
+        locations.extend(in_pages(&answer.bytes));
         let read: Option<ConfigResult> = answer.get(1);
         wire.recycle(answer.bytes);
         let goes_on = before < locations.len() && locations.len() < ENTRIES_MAX;
@@ -83,6 +81,14 @@ pub(super) async fn locations<W: Wire>(
             _ => return locations,
         }
     }
+}
+
+/// What stands in the pages of a table. What can't be read of a page is left out, and the next one begins
+/// anew (P-161).
+fn in_pages(bytes: &[u8]) -> impl Iterator<Item = Location> {
+    let pages = bytes.chunks(1 << PAGE_BITS);
+    let entries = pages.flat_map(|page| TableEntries::new(ORDER, page).map_while(Result::ok));
+    entries.filter_map(|entry| Location::of(&entry))
 }
 
 /// Puts the nodes first that targets are on.
@@ -133,6 +139,24 @@ mod tests {
         }
         assert_eq!(entry(TableKind::OST, 4, &[1, 2, 3, 4]), None);
         assert_eq!(entry(TableKind::OST, 20, &[7; 20]), None);
+    }
+
+    #[test]
+    fn p161_entries_of_each_page_count_whatever_is_left_of_the_page_before() {
+        let at = nid("10.78.0.2@tcp");
+        let entry = |index| {
+            let len = u32::try_from(TableEntryHead::LEN + at.as_wire().len()).unwrap();
+            let head = TableEntryHead { kind: TableKind::OST, index, len, ..Default::default() };
+            let head = TableEntryHead { nid_size: 20, nid_count: 1, ..head };
+            [head.to_bytes(ORDER).as_slice(), at.as_wire()].concat()
+        };
+        // 93 entries of 44 bytes leave 4 of a page.
+        let mut bytes: Vec<u8> = (0..93).flat_map(entry).collect();
+        bytes.resize(1 << PAGE_BITS, 0);
+        bytes.extend(entry(93));
+        bytes.resize(2 << PAGE_BITS, 0);
+        let found: Vec<u32> = in_pages(&bytes).map(|location| location.index).collect();
+        assert_eq!(found, (0..94).collect::<Vec<_>>());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use clap::Args;
 use lustre_rt::ConnectFlags;
-use lustre_rt::visitor::{Access, Place, TargetInfo};
+use lustre_rt::visitor::{Access, Place, TargetInfo, VisitError};
 use serde_json::{Value, json};
 
 use super::Visit;
@@ -36,15 +36,18 @@ fn row(target: &TargetInfo) -> Value {
     let has = |flag| granted.flags.contains(flag);
     let state = match space {
         Ok(space) => space.state.to_string(),
+        Err(VisitError::Inactive { .. }) => "inactive".to_owned(),
         Err(_) => "no answer".to_owned(),
     };
+    // One that is deactivated is not asked, which is no error.
+    let error = space.as_ref().err().filter(|e| !matches!(e, VisitError::Inactive { .. }));
     json!({
         "kind": kind,
         "index": index,
         "uuid": uuid,
         "nids": nids,
         "state": state,
-        "error": space.as_ref().err().map(ToString::to_string),
+        "error": error.map(ToString::to_string),
         "version": has(ConnectFlags::VERSION).then(|| version(granted.version)),
         "changes": space.is_ok() && !has(ConnectFlags::RDONLY),
         "data_without_locks": has(ConnectFlags::SRVLOCK),
@@ -61,7 +64,10 @@ pub(super) fn run(options: &Options) -> Result<bool> {
     let Options { place, visit } = options;
     let found =
         super::with(place, visit, Access::Change, async |mount, _| Ok(mount.targets().await))?;
-    let all = found.iter().all(|target| target.space.is_ok());
+    let all = found.iter().all(|target| match &target.space {
+        Ok(_) | Err(VisitError::Inactive { .. }) => true,
+        Err(_) => false,
+    });
     let rows: Vec<Value> = found.iter().map(row).collect();
     if visit.way.json {
         println!("{:#}", json!(rows));

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use lustre_rt::visitor::{Access, Place, TargetSpace};
+use lustre_rt::visitor::{Access, Place, TargetSpace, VisitError};
 use serde_json::json;
 
 use super::Visit;
@@ -40,7 +40,10 @@ fn percent(used: u64, available: u64) -> u64 {
 /// As [`super::with`].
 pub(super) fn run(options: &Options) -> Result<bool> {
     let Options { place, visit } = options;
-    let found = super::with(place, visit, Access::Read, async |mount, _| Ok(mount.space().await))?;
+    let mut found =
+        super::with(place, visit, Access::Read, async |mount, _| Ok(mount.space().await))?;
+    // A target that is deactivated is no part of it (C-32).
+    found.retain(|target| !matches!(target.space, Err(VisitError::Inactive { .. })));
     let all = found.iter().all(|target| target.space.is_ok());
     if visit.way.json {
         println!("{:#}", json!(found.iter().map(shown).collect::<Vec<_>>()));

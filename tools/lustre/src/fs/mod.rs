@@ -407,7 +407,8 @@ fn visit<R>(
     access: Access,
     f: impl AsyncFnOnce(&Mount) -> Result<R>,
 ) -> Result<R> {
-    let target = Target { name: "MGS".to_owned(), nids: place.nids() };
+    let nids = client::reachable_first(place.nids(), &visit.way);
+    let target = Target { name: "MGS".to_owned(), nids };
     let (node, rpc) = client::node_on(visit.net, &target, &visit.way)?;
     let config = MountConfig {
         mgs: place.nids(),
