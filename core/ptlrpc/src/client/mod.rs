@@ -78,8 +78,9 @@ pub const IMPORTS_MAX: usize = 200_000;
 /// Most calls of one import that have not ended.
 pub const CALLS_PER_IMPORT_MAX: usize = 65_536;
 /// Most finished requests of one import that its server may still lose, or that the program keeps:
-/// beyond it a call that modifies is refused.
-pub const RETAINED_PER_IMPORT_MAX: usize = 65_536;
+/// beyond it a call that modifies is refused, unless it ends what an earlier one keeps. Metadata targets
+/// of kernel nodes commit each five to eight seconds, and opens and closes of files that are read count.
+pub const RETAINED_PER_IMPORT_MAX: usize = 262_144;
 /// Most bytes of a uuid, its NUL not counted (P-18).
 pub const UUID_MAX: usize = 38;
 
@@ -188,7 +189,8 @@ impl Client {
         if im.under_way() >= CALLS_PER_IMPORT_MAX {
             return Err(CallError::TooMany { what: "calls", limit: CALLS_PER_IMPORT_MAX });
         }
-        if (call.modifies || call.keep) && im.retained.len() >= RETAINED_PER_IMPORT_MAX {
+        let adds = (call.modifies || call.keep) && call.ends.is_none();
+        if adds && im.retained.len() >= RETAINED_PER_IMPORT_MAX {
             let (what, limit) = ("uncommitted requests", RETAINED_PER_IMPORT_MAX);
             return Err(CallError::TooMany { what, limit });
         }
