@@ -85,9 +85,6 @@ pub(crate) enum Post {
     ServerBulk { served: ServedId },
 }
 
-/// Bytes that one bulk descriptor covers at most (P-46).
-pub(crate) const BULK_PIECE: u64 = 1 << 20;
-
 /// Patch levels that metadata servers may be apart (P-65.5, P-129.3).
 const PATCHES_APART: u32 = 3;
 

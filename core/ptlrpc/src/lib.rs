@@ -15,6 +15,7 @@
 
 mod client;
 mod common;
+mod cut;
 mod error;
 mod estimate;
 mod event;

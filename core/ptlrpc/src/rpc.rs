@@ -643,8 +643,10 @@ impl<'b> Rpc<'_, 'b> {
     }
 
     /// Moves the bulk data of a request between `memory` and the client's; [`Event::BulkDone`] says
-    /// when. `memory` is in whole pieces of 1 MiB but for the last; for [`Direction::Write`] it has as
-    /// many pieces as the client has posted, for [`Direction::Read`] as many or fewer, down to none.
+    /// when. `memory` is cut into pieces of 1 MiB; of `OST_READ` and `OST_WRITE` the first one is shorter
+    /// by the offset in its page at which the first niobuf of the request begins (P-46). For
+    /// [`Direction::Write`] it has as many pieces as the client has posted, for [`Direction::Read`] as many
+    /// or fewer, down to none.
     ///
     /// # Errors
     /// `ENOENT` if the request is over, `EBUSY` if it has bulk data under way, `EPROTO` if the client

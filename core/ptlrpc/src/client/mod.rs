@@ -46,6 +46,7 @@ use lustre_wire::{
 };
 
 use crate::common::Cx;
+use crate::cut::{Cut, PIECES_MAX};
 use crate::error::CallError;
 use crate::event::{Event, Reply};
 use crate::table::{CallId, ExportId, ImportId, Table, index};
@@ -71,7 +72,7 @@ use request::{Phase, Purpose, Request};
 use slots::Class;
 use state::Change;
 
-/// Most bytes of the bulk data of a call (P-46).
+/// Most bytes of the bulk data of a call; fewer where they begin inside of a page (P-46).
 pub const BULK_MAX: u64 = 64 << 20;
 /// Most imports of one node, those to clients not counted.
 pub const IMPORTS_MAX: usize = 200_000;
@@ -227,9 +228,10 @@ impl Client {
         let im = self.imports.get(import).ok_or(CallError::NoImport)?;
         if let Some(bulk) = &call.bulk {
             let value = lnet_types::iovec_len(&bulk.memory);
-            if value == 0 || value > BULK_MAX {
+            let max = Cut::of_call(call.opcode, &call.buffers).most(PIECES_MAX);
+            if value == 0 || value > max {
                 let (what, field) = ("bulk data", "length");
-                let wrong = WireError::Limit { what, field, value, min: 1, max: BULK_MAX };
+                let wrong = WireError::Limit { what, field, value, min: 1, max };
                 return Err(CallError::BadRequest(wrong));
             }
         }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use lnet::{MatchEntry, MdOptions, MdSpec, Put};
-use lnet_types::{Errno, Instant, IoVec, MdId, ProcessId, iovec_len, iovec_slice};
+use lnet_types::{Errno, Instant, IoVec, MdId, ProcessId};
 use lustre_wire::msg::{BODY_ONLY_LEN, message_into, message_size, size_behind_body};
 use lustre_wire::opcode::Effect;
 use lustre_wire::{Body, BodyFlags, Buffers, Header, HeaderFlags, Opcode, Portal};
@@ -11,7 +11,8 @@ use lustre_wire::{Body, BodyFlags, Buffers, Header, HeaderFlags, Opcode, Portal}
 use super::decide::{May, Passage, may};
 use super::slots::Class;
 use super::{Client, ImportState, LogLine};
-use crate::common::{BULK_PIECE, Cx, Post, Sending, Word, errno, spec};
+use crate::common::{Cx, Post, Sending, Word, errno, spec};
+use crate::cut::Cut;
 use crate::error::CallError;
 use crate::estimate::wire_secs;
 use crate::event::{Event, Reply};
@@ -36,7 +37,8 @@ pub enum Direction {
 pub struct Bulk {
     /// Which way.
     pub direction: Direction,
-    /// Where the bytes are, or go. At most 64 MiB.
+    /// Where the bytes are, or go. At most 64 MiB. For `OST_READ` and `OST_WRITE` the offset of the first
+    /// niobuf says how they lie to pages, of which the parts before the first byte count (P-46).
     pub memory: IoVec,
 }
 
@@ -278,7 +280,8 @@ impl Client {
         let connects = matches!(r.purpose, Purpose::Connect | Purpose::Disconnect);
         // Match bits: the last bulk descriptor's. A copy has new ones, so that what is left of the
         // sending before does no harm (P-48).
-        let pieces = r.bulk.as_ref().map_or(0, |b| iovec_len(&b.memory).div_ceil(BULK_PIECE));
+        let cut = Cut::of_call(r.body.opcode, &r.buffers);
+        let pieces = r.bulk.as_ref().map_or(0, |bulk| cut.pieces_of(&bulk.memory));
         let first = core::mem::replace(&mut r.sent_as, r.xid) != r.xid;
         let base =
             if first || r.purpose == Purpose::Replay { r.xid } else { cx.common.xids.next() };
@@ -337,7 +340,7 @@ impl Client {
                     // What comes for it finds nothing.
                     continue;
                 }
-                let part = iovec_slice(&bulk.memory, k * BULK_PIECE, BULK_PIECE);
+                let part = cut.piece(&bulk.memory, k);
                 let post = cx.common.posts.insert(Post::ClientBulk { call, attempt });
                 let entry = MatchEntry { from: peer, ..MatchEntry::bits(base + k) };
                 match cx.below.attach(

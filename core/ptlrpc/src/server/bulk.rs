@@ -1,19 +1,17 @@
 //! Bulk data of a request that is being served (P-46 … P-53).
 
 use lnet::{Event as LnetEvent, Get, MdOptions, Put};
-use lnet_types::{Errno, IoVec, iovec_len, iovec_slice};
+use lnet_types::{Errno, IoVec};
 
 use super::Server;
 use super::service::Moving;
 use crate::client::Direction;
-use crate::common::{BULK_PIECE, Cx, Post, Word, errno, spec};
+use crate::common::{Cx, Post, Word, errno, spec};
+use crate::cut::PIECES_MAX;
 use crate::event::Event;
 use crate::lose::Part;
 use crate::table::ServedId;
 use crate::timers::Timer;
-
-/// Most pieces of the bulk data of one request (P-46).
-const PIECES_MAX: u64 = 64;
 
 impl Server {
     /// Moves the bulk data between `memory` and the client's; [`Event::BulkDone`] says when. What is
@@ -34,7 +32,8 @@ impl Server {
         // multiple of the most that there can be.
         let first = work.body.mbits & !(PIECES_MAX - 1);
         let posted = work.body.mbits - first + 1;
-        let filled = iovec_len(memory).div_ceil(BULK_PIECE);
+        let cut = work.cut;
+        let filled = cut.pieces_of(memory);
         let fits = match direction {
             Direction::Read => filled <= posted,
             Direction::Write => filled == posted,
@@ -54,7 +53,7 @@ impl Server {
         let (target, src) = (work.origin.from, Some(work.origin.to));
         // P-50: pieces beyond the end of what is read are empty, and are sent all the same.
         for k in 0..if gone { 0 } else { posted } {
-            let part = iovec_slice(memory, k * BULK_PIECE, BULK_PIECE);
+            let part = cut.piece(memory, k);
             let post = cx.common.posts.insert(Post::ServerBulk { served: id });
             let given = spec(part, Word::Post(post), MdOptions::ANSWERS, Some(2));
             let md = match cx.below.bind(given) {

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::client::Client;
 use crate::common::{Cx, Post};
+use crate::cut::Cut;
 use crate::lose::Part;
 use crate::sabotage::Sabotage;
 use crate::table::{ExportId, PostId, ServiceId};
@@ -236,6 +237,7 @@ impl Server {
             }
             export.records.release_slot(tag, origin.xid);
         }
+        let cut = Cut::of_message(body.opcode, &message);
         let served = self.work.insert(Work {
             origin,
             export: id,
@@ -243,6 +245,7 @@ impl Server {
             body,
             message,
             bytes,
+            cut,
             // P-114: what gives locks back goes before what may wait for them.
             high: body.opcode == Opcode::LDLM_CANCEL,
             place: None,

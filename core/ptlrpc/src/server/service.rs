@@ -11,6 +11,7 @@ use super::heads::Heads;
 use super::nrs::{NrsError, Place};
 use super::recover::is_replay;
 use crate::common::{Cx, Post, Word, errno, spec};
+use crate::cut::Cut;
 use crate::estimate::Estimate;
 use crate::event::{Event, Replay, Served};
 use crate::histogram::Histogram;
@@ -107,6 +108,8 @@ pub(crate) struct Work {
     pub(crate) message: Vec<u8>,
     /// Bytes of the message.
     pub(crate) bytes: usize,
+    /// How its bulk data are cut.
+    pub(crate) cut: Cut,
     /// Of high priority.
     pub(crate) high: bool,
     /// Where it waits in the heads of its service.

@@ -1,10 +1,13 @@
 //! Bulk data both ways.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use lnet_types::{Errno, IoVec, Memory, Span};
-use lustre_wire::Portal;
+use lnet::{Get, MdSpec, Put};
+use lnet_types::{Errno, IoVec, Memory, Nid, ProcessId, Span};
+use lnet_wire::Kind;
+use lustre_wire::ost::{Niobuf, NiobufFlags};
+use lustre_wire::{Buffers, Opcode, Portal};
 
 use super::bench::{APPEND, Bench, keeper};
 use crate::{Answer, Bulk, Call, Direction, Event};
@@ -264,4 +267,160 @@ fn the_memory_of_a_call_is_free_when_it_has_ended() {
         p.events.iter().filter(|e| matches!(e, Event::Ended { .. })).count()
     });
     assert_eq!((ended, bench.client_descriptors()), (1, 0));
+}
+
+const MIB: usize = 1 << 20;
+
+/// A read or write of an object from `offset` on.
+fn of_object(direction: Direction, offset: u64, memory: &IoVec) -> Call {
+    let range = Niobuf { offset, len: memory[0].len, flags: NiobufFlags::empty() };
+    let opcode = match direction {
+        Direction::Read => Opcode::OST_READ,
+        Direction::Write => Opcode::OST_WRITE,
+    };
+    let buffers = Buffers::new().bytes(b"body").bytes(b"object").layout(&range);
+    let mut call = Call::new(opcode, buffers).answered_by(&[64]);
+    call.portals = Some(lustre_wire::ImportKind::Osc.portals());
+    call.bulk = Some(Bulk { direction, memory: memory.clone() });
+    call
+}
+
+/// Where data lie, and how long the pieces of them are (P-46).
+fn unaligned() -> [(u64, usize, Vec<usize>); 5] {
+    [
+        (5 << 20, 3 * MIB / 2, vec![MIB, MIB / 2]),
+        ((5 << 20) + 100, 3 * MIB / 2, vec![MIB - 100, MIB / 2 + 100]),
+        (4095, MIB, vec![MIB - 4095, 4095]),
+        (4097, 2 * MIB, vec![MIB - 1, MIB, 1]),
+        (8191, 1, vec![1]),
+    ]
+}
+
+/// Bytes that the descriptors of a request take or give, one after the other from its first match bits on, as
+/// a server finds out that moves 1 MiB with each.
+fn attached(bench: &mut Bench, direction: Direction, first: u64) -> Vec<usize> {
+    let moved = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&moved);
+    bench.loses = Some(Box::new(move |t| {
+        match t.hdr.kind {
+            Kind::Reply { .. } => seen.borrow_mut().push(t.hdr.payload_len as usize),
+            Kind::Ack { mlength, .. } => seen.borrow_mut().push(mlength as usize),
+            Kind::Put { .. } | Kind::Get { .. } => {}
+        }
+        false
+    }));
+    let memory = bench.zeroed(MIB);
+    for match_bits in first..first + 5 {
+        bench.rpc(bench.server, |rpc| {
+            let below = rpc.below();
+            let md = MdSpec { events: false, ..MdSpec::new(memory.clone(), 0) };
+            let md = below.bind(MdSpec { threshold: Some(2), ..md }).unwrap();
+            let (target, portal) = (ProcessId::from(Nid::LOOPBACK), Portal::OST_BULK.0);
+            let (src, offset, hdr_data, timeout) = (None, 0, 0, None);
+            let moved = match direction {
+                Direction::Read => {
+                    let ack = true;
+                    let put =
+                        Put { md, ack, src, target, portal, match_bits, offset, hdr_data, timeout };
+                    below.put(put)
+                }
+                Direction::Write => {
+                    below.get(Get { md, src, target, portal, match_bits, offset, timeout })
+                }
+            };
+            moved.unwrap();
+        });
+        bench.settle();
+    }
+    bench.loses = None;
+    moved.take()
+}
+
+#[test]
+fn p46_client_posts_the_pages_of_the_first_niobuf_in_pieces() {
+    for direction in [Direction::Read, Direction::Write] {
+        for (offset, len, lens) in unaligned() {
+            let mut bench = Bench::new(keeper());
+            let memory = bench.zeroed(len);
+            bench.call(of_object(direction, offset, &memory));
+            let served = bench.kept()[0].clone();
+            // P-48.
+            let last = served.xid + lens.len() as u64 - 1;
+            assert_eq!(served.body.mbits, last, "{direction:?} {len} bytes at {offset}");
+            let posted = attached(&mut bench, direction, served.xid);
+            assert_eq!(posted, lens, "{direction:?} {len} bytes at {offset}");
+        }
+    }
+}
+
+#[test]
+fn p46_server_moves_the_pages_of_the_first_niobuf_in_pieces() {
+    for direction in [Direction::Read, Direction::Write] {
+        for (offset, len, lens) in unaligned() {
+            let mut bench = Bench::new(keeper());
+            let at_client = bench.memory(len, |i| (i % 251) as u8);
+            let at_server = bench.memory(len, |i| (i % 13) as u8);
+            let call = bench.call(of_object(direction, offset, &at_client));
+            let served = bench.kept()[0].clone();
+            let moved = Rc::new(RefCell::new(Vec::new()));
+            let seen = Rc::clone(&moved);
+            bench.loses = Some(Box::new(move |t| {
+                match t.hdr.kind {
+                    Kind::Put { match_bits, portal, .. } if portal == Portal::OST_BULK.0 => {
+                        seen.borrow_mut().push((match_bits, t.hdr.payload_len as usize));
+                    }
+                    Kind::Get { match_bits, sink_len, .. } => {
+                        seen.borrow_mut().push((match_bits, sink_len as usize));
+                    }
+                    _ => {}
+                }
+                false
+            }));
+            bench.rpc(bench.server, |rpc| rpc.bulk(served.id, direction, &at_server)).unwrap();
+            bench.settle();
+            bench.rpc(bench.server, |rpc| rpc.reply(served.id, Answer::default()));
+            bench.settle();
+            assert!(bench.end_of(call).unwrap().is_ok());
+            let expected: Vec<_> = (served.xid..).zip(lens).collect();
+            assert_eq!(moved.take(), expected, "{direction:?} {len} bytes at {offset}");
+            let same = bench.heap.bytes(at_client[0]) == bench.heap.bytes(at_server[0]);
+            assert!(same, "{direction:?} {len} bytes at {offset}");
+        }
+    }
+}
+
+#[test]
+fn p50_short_read_off_a_page_fills_what_there_is() {
+    let mut bench = Bench::new(keeper());
+    let at_client = bench.zeroed(3 * MIB);
+    let call = bench.call(of_object(Direction::Read, 100, &at_client));
+    let served = bench.kept()[0].clone();
+    assert_eq!(served.body.mbits, served.xid + 3);
+    let at_server = bench.memory(MIB, |i| (i % 251) as u8);
+    bench.rpc(bench.server, |rpc| rpc.bulk(served.id, Direction::Read, &at_server)).unwrap();
+    bench.settle();
+    bench.rpc(bench.server, |rpc| rpc.reply(served.id, Answer::default()));
+    bench.settle();
+    assert!(bench.end_of(call).unwrap().is_ok());
+    let bytes = bench.heap.bytes(at_client[0]);
+    assert!(bytes[..MIB].iter().enumerate().all(|(i, b)| *b == (i % 251) as u8));
+    assert!(bytes[MIB..].iter().all(|b| *b == 0));
+}
+
+#[test]
+fn p46_data_that_would_need_a_65th_piece_are_no_call() {
+    let mut bench = Bench::new(keeper());
+    let import = bench.import;
+    let all = bench.zeroed(64 * MIB);
+    let fits = IoVec::from([Span { len: all[0].len - 100, ..all[0] }]);
+    let begin = |bench: &mut Bench, memory| {
+        let call = of_object(Direction::Write, 100, memory);
+        bench.rpc(bench.client, |rpc| rpc.call(import, call))
+    };
+    let refused = begin(&mut bench, &all);
+    assert!(matches!(refused, Err(crate::CallError::BadRequest(_))), "{refused:?}");
+    begin(&mut bench, &fits).unwrap();
+    bench.settle();
+    let served = bench.kept()[0].clone();
+    assert_eq!(served.body.mbits, served.xid + 63);
 }
