@@ -21,6 +21,8 @@ use super::{Calling, Cx, FilePart, OpId, Osc, OscEvent, SumId};
 const RETRIES_MAX: u32 = 10;
 /// Bytes of a request to a target that names no limit.
 const BRW_LEAST: u32 = 1 << 20;
+/// Data count by so many bytes (P-46).
+const PAGE: u32 = 4096;
 
 /// A data request under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,7 +126,8 @@ impl Osc {
             true => terms.brw_size,
             false => BRW_LEAST,
         };
-        self.config.brw_size.min(granted).max(4096)
+        // Whole pages: a request that ends inside of one makes all that follow begin inside of one (P-46).
+        (self.config.brw_size.min(granted) / PAGE * PAGE).max(PAGE)
     }
 
     /// How the target counts space.
@@ -153,7 +156,7 @@ impl Osc {
         let memory = op.memory.clone();
         let (mut at, mut count) = (offset, 0);
         while at < end {
-            // Parts end on borders, so that no page is split.
+            // Parts end on borders, so that no page is split, and no part has more pages than it may (P-46).
             let to = ((at / brw + 1) * brw).min(end);
             let part = Io {
                 key,

@@ -94,23 +94,26 @@ impl Dirty {
     }
 
     /// Takes out what one request writes: from the first piece that is waited for on, as far as pieces
-    /// follow each other whose space is promised in the same way, at most `max` bytes. Nothing that
-    /// overlaps `busy`.
+    /// follow each other whose space is promised in the same way, up to the next multiple of `max`: a run that
+    /// ends inside of a page makes all that follow begin inside of one, and pages count as whole ones (P-46).
+    /// Nothing that overlaps `busy`.
     pub(super) fn take_run(&mut self, max: u64, busy: &[Range<u64>]) -> Vec<(u64, Piece)> {
+        let max = max.max(1);
         let free = |start: u64, piece: &Piece| {
             busy.iter().all(|busy| busy.end <= start || start + piece.len <= busy.start)
         };
         let first = self.0.iter().find(|(start, piece)| piece.urgent && free(**start, piece));
         let Some((&start, &Piece { granted, .. })) = first else { return Vec::new() };
+        let border = start.saturating_add(max - start % max);
         let mut end = start;
         for (&at, piece) in self.0.range(start..) {
             let follows = at == end && piece.granted == granted && free(at, piece);
-            if !follows || end - start >= max {
+            if !follows || end >= border {
                 break;
             }
             end = at + piece.len;
         }
-        self.cut(start..end.min(start.saturating_add(max)))
+        self.cut(start..end.min(border))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_at_gaps_at_its_limit_and_where_promises_end_and_keeps_off_what_is_on_its_way() {
+    fn a_run_ends_at_gaps_at_borders_and_where_promises_end_and_keeps_off_what_is_on_its_way() {
         let id = buffer(&mut Buffers::default(), 100);
         let mut dirty = Dirty::default();
         dirty.insert(0, piece(id, 10));
@@ -186,8 +189,8 @@ mod tests {
         dirty.urge(&(0..100), |_| true);
         assert_eq!(shape(&dirty.take_run(1000, core::slice::from_ref(&(5..6)))), [(10, 10, 0)]);
         assert_eq!(shape(&dirty.take_run(1000, &[])), [(0, 10, 0)]);
-        assert_eq!(shape(&dirty.take_run(20, &[])), [(30, 20, 0)]);
-        assert_eq!(shape(&dirty.take_run(20, &[])), [(50, 10, 20)]);
+        assert_eq!(shape(&dirty.take_run(20, &[])), [(30, 10, 0)]);
+        assert_eq!(shape(&dirty.take_run(20, &[])), [(40, 20, 10)]);
         assert_eq!((dirty.end(), dirty.oldest()), (0, None));
     }
 
