@@ -221,7 +221,7 @@ impl<W: Wire> Visitor<W> {
         let mut again = 0;
         loop {
             let terms = self.data_terms(remote).await?;
-            let room = u32::try_from(len).unwrap_or(u32::MAX).min(terms.max);
+            let room = u32::try_from(len).unwrap_or(u32::MAX).min(terms.most_at(offset));
             let call = ost::read(id, (offset, room), &terms, again > 0);
             let read = self.fetch_once(remote, call, room, &terms).await;
             again += 1;
@@ -339,7 +339,7 @@ impl<W: Wire> Visitor<W> {
         let mut at = if run.at == Spot::Mdt { first } else { inside };
         loop {
             let terms = self.data_terms(remote).await?;
-            let mut most = terms.max as usize;
+            let mut most = terms.most_at(at) as usize;
             if later && at == inside && self.breaks(Sabotage::WholeInParts) {
                 most = data.len().div_ceil(2);
             }

@@ -14,6 +14,8 @@ const PIECE: u32 = 1 << 20;
 /// Most bytes of a data request, and those towards a target that names no limit.
 pub(super) const DATA_MAX: u32 = 4 << 20;
 const DATA_LEAST: u32 = 1 << 20;
+/// Data count by so many bytes (P-46).
+const PAGE: u32 = 4096;
 /// Most bytes that go inside of a message (L-88).
 pub(super) const INLINE_MAX: u32 = 16 << 10;
 
@@ -61,7 +63,7 @@ impl Terms {
         let known = |kind: &Checksum| granted.cksum_types.bits() & u32::from(kind.number()) != 0;
         Self {
             max: match has(ConnectFlags::BRW_SIZE) {
-                true => granted.brw_size.clamp(4096, DATA_MAX),
+                true => (granted.brw_size / PAGE * PAGE).clamp(PAGE, DATA_MAX),
                 false => DATA_LEAST,
             },
             checksum: sums.into_iter().find(known).filter(|_| has(ConnectFlags::CKSUM)),
@@ -69,6 +71,13 @@ impl Terms {
             privileged: false,
             later: false,
         }
+    }
+
+    /// Bytes from `offset` on that one data request may have: up to the next border, as its pages count as
+    /// whole ones (P-46).
+    pub(super) const fn most_at(&self, offset: u64) -> u32 {
+        // Less than the limit, which fits.
+        self.max - (offset % self.max as u64) as u32
     }
 
     /// Whether so many bytes go inside of a message.
@@ -238,4 +247,29 @@ pub(super) fn write(
     // An eviction counts it, also by a target to which nothing is repeated.
     call.retains_bulk = terms.later && terms.inlines(range.1);
     call
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_requests_end_at_borders_of_whole_pages() {
+        let granted = |brw_size| ConnectData {
+            flags: ConnectFlags::BRW_SIZE,
+            brw_size,
+            ..ConnectData::default()
+        };
+        for (brw_size, offset, most) in [
+            (4 << 20, 0, 4 << 20),
+            (4 << 20, 100, (4 << 20) - 100),
+            (4 << 20, (8 << 20) - 1, 1),
+            ((1 << 20) + 5, 0, 1 << 20),
+            (64 << 20, 1 << 20, 3 << 20),
+            (0, 4097, 4095),
+        ] {
+            let terms = Terms::of(&granted(brw_size));
+            assert_eq!(terms.most_at(offset), most, "{brw_size} bytes granted, {offset}");
+        }
+    }
 }

@@ -37,20 +37,22 @@ impl Run {
 
     /// Whether a piece goes on where the run ends.
     fn takes(&self, piece: &Piece, max: u64) -> bool {
-        let fits = self.len.saturating_add(piece.len) <= max;
-        let follows = match (self.at, piece.at) {
+        match (self.at, piece.at) {
             (
                 Spot::Object { component: a, stripe: b, offset, .. },
                 Spot::Object { component: c, stripe: d, offset: next, .. },
-            ) => (a, b) == (c, d) && offset.checked_add(self.len) == Some(next),
+            ) => {
+                let fits = self.len.saturating_add(piece.len) <= max - offset % max;
+                (a, b) == (c, d) && offset.checked_add(self.len) == Some(next) && fits
+            }
             _ => false,
-        };
-        follows && fits
+        }
     }
 }
 
-/// The runs of a range of a file, each of at most `max` bytes.
+/// The runs of a range of a file, each of at most `max` bytes, and up to a multiple of `max` in its holder.
 pub(super) fn runs(layout: &FileLayout, offset: u64, len: u64, max: u64) -> Vec<Run> {
+    let max = max.max(1);
     let mut runs: Vec<Run> = Vec::new();
     for piece in layout.pieces(offset, len, max) {
         // The last run of its object, if there is one.
@@ -111,6 +113,7 @@ mod tests {
                 let Spot::Object { stripe, offset: mut inside, .. } = run.at else {
                     panic!("all bytes are in objects");
                 };
+                prop_assert_eq!(inside / max, (inside + run.len - 1) / max, "no border inside");
                 let raid = Raid0::new(unit * STRIPE_UNIT, count).unwrap();
                 for (at, len) in run.pieces {
                     prop_assert_eq!(raid.place(at), (stripe as u32, inside));

@@ -315,8 +315,9 @@ impl FileLayout {
         start < end && (self.components.is_empty() || self.components.iter().any(lacks))
     }
 
-    /// The parts of a range, in order, each of at most `max` bytes. A range that ends behind the largest
-    /// offset ends there.
+    /// The parts of a range, in order, each of at most `max` bytes, and up to a multiple of `max` in what
+    /// holds it: where a part ends inside of a page all that follow begin inside of one. A range that ends
+    /// behind the largest offset ends there.
     pub fn pieces(&self, offset: u64, len: u64, max: u64) -> Vec<Piece> {
         let end = offset.saturating_add(len);
         let max = max.max(1);
@@ -333,15 +334,16 @@ impl FileLayout {
             let spot = match &component.holder {
                 Holder::Nothing => Spot::Hole,
                 Holder::Mdt => {
-                    to = to.min(at.saturating_add(max));
+                    to = to.min(at.saturating_add(max - at % max));
                     Spot::Mdt
                 }
                 Holder::Objects { raid, objects } => {
                     let (stripe, inside) = raid.place(at);
                     // With one object all of a component is in one piece.
+                    let most = max - inside % max;
                     let run = match objects.len() {
-                        1 => max,
-                        _ => (raid.stripe() - inside % raid.stripe()).min(max),
+                        1 => most,
+                        _ => (raid.stripe() - inside % raid.stripe()).min(most),
                     };
                     to = to.min(at.saturating_add(run));
                     let stripe = stripe as usize;
