@@ -1,11 +1,12 @@
 //! Clients with caches and an object target in one world: what they make of each other, in virtual
-//! time. `caches.rs` has what clients see of each other, `commits.rs`
+//! time. `borders.rs` has data off page borders, `caches.rs` what clients see of each other, `commits.rs`
 //! what a target loses that commits after it has answered, `losses.rs` what happens when a client hangs,
 //! dies or is full, `sizes.rs` what a client learns of a size while it writes back, `space.rs` limits and
 //! promises, `storm.rs` everything at once against a model.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
+mod borders;
 mod caches;
 mod commits;
 mod losses;
