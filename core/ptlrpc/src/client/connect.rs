@@ -453,9 +453,8 @@ impl Client {
                 cx.common.timers.stop(Timer::Import(import));
                 // Calls do not wait for another answer.
                 let refusal = error.unwrap_or(CallError::Closed);
-                for id in self.calls_of(import) {
-                    self.release(cx, id, Next::End(Err(refusal)));
-                }
+                let calls = self.calls_of(import);
+                self.end_all(cx, calls, refusal);
                 if !initial {
                     self.invalidate(cx, import);
                 }

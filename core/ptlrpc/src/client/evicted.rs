@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::state::Change;
-use super::{Client, LogLine, Next};
+use super::{Client, LogLine};
 use crate::common::Cx;
 use crate::error::CallError;
 use crate::event::Event;
@@ -17,9 +17,8 @@ impl Client {
         im.invalid = true;
         im.generation += 1;
         im.retained.clear();
-        for id in self.calls_of(import) {
-            self.release(cx, id, Next::End(Err(CallError::Evicted)));
-        }
+        let calls = self.calls_of(import);
+        self.end_all(cx, calls, CallError::Evicted);
     }
 
     /// The server has dropped this client: all that was under way is void.

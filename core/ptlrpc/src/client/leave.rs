@@ -40,12 +40,9 @@ impl Client {
         let first = state == ImportState::Connecting && im.handle == 0 && im.conn_cnt == 1;
         // A server that has refused this client for good has nothing of it.
         let known = im.handle != 0 && !im.deactivated;
-        for id in self.calls_of(import) {
-            let own = self.calls.get(id).is_none_or(|r| r.purpose == Purpose::Call);
-            if own {
-                self.release(cx, id, Next::End(Err(CallError::Closed)));
-            }
-        }
+        let mut calls = self.calls_of(import);
+        calls.retain(|id| self.calls.get(*id).is_none_or(|r| r.purpose == Purpose::Call));
+        self.end_all(cx, calls, CallError::Closed);
         if !known && !first {
             return self.close(cx, import);
         }
@@ -170,9 +167,8 @@ impl Client {
         cx.common.timers.stop(Timer::Close(import));
         // A connect is not among its calls.
         let connecting = self.imports.get(import).and_then(|im| im.connecting);
-        for id in self.calls_of(import).into_iter().chain(connecting) {
-            self.release(cx, id, Next::End(Err(CallError::Closed)));
-        }
+        let calls = self.calls_of(import);
+        self.end_all(cx, calls.into_iter().chain(connecting), CallError::Closed);
         if self.imports.remove(import).is_some() {
             cx.common.imports_gone.push(import);
         }

@@ -12,7 +12,7 @@
 //! repeated, `pinger.rs` keeps idle ones alive, `leave.rs` ends them, `evicted.rs` ends what an
 //! eviction makes void, `reverse.rs` has the imports of servers to their clients. What is decided is
 //! in pure functions: `state.rs` (states), `outcome.rs` (connects), `connections.rs` (where to),
-//! `decide.rs` (requests), `slots.rs` (how many).
+//! `decide.rs` (requests), `slots.rs` (how many; `pump.rs` gives them).
 
 mod connect;
 mod connections;
@@ -25,6 +25,7 @@ mod locks;
 mod log;
 mod outcome;
 mod pinger;
+mod pump;
 mod recover;
 mod reply;
 mod request;
@@ -68,6 +69,7 @@ pub use view::{ClientStats, ImportView};
 use connect::Discovery;
 use import::Import;
 use pinger::Burst;
+use pump::Pump;
 use request::{Phase, Purpose, Request};
 use slots::Class;
 use state::Change;
@@ -98,6 +100,7 @@ pub(crate) struct Client {
     wanted: Arc<ConnectData>,
     /// The pings of the present moment.
     burst: Burst,
+    pump: Pump,
     /// When the kernel's pinger makes its next pass.
     pass: Option<Instant>,
     stats: ClientStats,
@@ -313,21 +316,6 @@ impl Client {
             && let Some(im) = self.imports.get_mut(r.import)
         {
             im.calls.insert(r.xid, id);
-        }
-    }
-
-    /// Calls that waited for slots have them now, as far as there are any.
-    fn pump(&mut self, cx: &mut Cx<'_, '_>, import: ImportId) {
-        if self.imports.get(import).is_none_or(|im| im.slots.is_empty()) {
-            return;
-        }
-        for class in [Class::Modify, Class::Read, Class::Write] {
-            while let Some(im) = self.imports.get_mut(import)
-                && let Some((id, slot)) = im.slots.next(class, im.limits())
-            {
-                self.number(cx, id, slot);
-                self.progress(cx, id);
-            }
         }
     }
 

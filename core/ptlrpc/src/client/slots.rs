@@ -144,7 +144,9 @@ impl Slots {
     /// A call that waited for a slot has ended.
     pub(crate) fn forget(&mut self, class: Class, call: CallId) {
         if let Some(lane) = self.lane(class) {
-            lane.waiting.retain(|(waits, _)| *waits != call);
+            if let Some(at) = lane.waiting.iter().position(|(waits, _)| *waits == call) {
+                lane.waiting.remove(at);
+            }
             self.tidy();
         }
     }
@@ -157,9 +159,10 @@ impl Slots {
         }
     }
 
-    /// Whether a call may wait: of one that has a limit some call is under way.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_none()
+    /// Whether a call waits for a slot.
+    pub(crate) fn has_waiting(&self) -> bool {
+        let waits = |lanes: &Lanes| lanes.all().iter().any(|lane| !lane.waiting.is_empty());
+        self.0.as_deref().is_some_and(waits)
     }
 
     /// The next call that has waited for a slot of this class, with its slot.

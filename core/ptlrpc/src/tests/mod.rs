@@ -30,4 +30,5 @@ mod restarted;
 mod script;
 mod store;
 mod storms;
+mod waiting;
 mod writes;
