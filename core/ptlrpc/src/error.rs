@@ -25,8 +25,8 @@ pub enum CallError {
     /// The import is closed.
     #[error("the import is closed")]
     Closed,
-    /// The import is void: the server has refused or evicted this client, and there is no new
-    /// connection yet.
+    /// The import is void: the server has evicted this client, and there is no new connection yet
+    /// (P-77). After a connect that was refused for good calls end with that refusal.
     #[error("the import is inactive")]
     Inactive,
     /// It may not be repeated, and waited for a connect that failed.

@@ -225,7 +225,7 @@ impl Client {
         if im.closing && r.purpose == Purpose::Call {
             return May::Fail(CallError::Closed);
         }
-        may(&Passage {
+        let may = may(&Passage {
             import: im.state,
             send_state: r.send_state,
             limit_passed: r.limit.is_some_and(|limit| limit <= now),
@@ -235,7 +235,14 @@ impl Client {
             delay: r.delay,
             woke: im.woken == Some(r.generation),
             in_recovery: r.in_recovery,
-        })
+        });
+        match (may, im.refusal.as_deref()) {
+            // What has ended the calls before says more than that the import is void.
+            (May::Fail(CallError::Inactive), Some(refusal)) if im.deactivated => {
+                May::Fail(*refusal)
+            }
+            (may, _) => may,
+        }
     }
 
     /// Sends a request, lets it wait, or ends it.
