@@ -114,7 +114,15 @@ impl Client {
     fn bulk_moved(&mut self, cx: &mut Cx<'_, '_>, id: CallId) {
         let Some(r) = self.calls.get_mut(id) else { return };
         let Phase::Bulk(reply) = core::mem::replace(&mut r.phase, Phase::Delayed) else { return };
-        let result = if r.bulk_failed { Err(CallError::Bulk) } else { Ok(reply) };
+        let body = if r.bulk_failed { None } else { reply.msg().and_then(|msg| msg.body()).ok() };
+        let result = match body {
+            // Not before: until now the request may go again.
+            Some(body) => {
+                self.retain(cx, id, &body);
+                Ok(reply)
+            }
+            None => Err(CallError::Bulk),
+        };
         self.release(cx, id, Next::End(result));
     }
 
@@ -220,7 +228,11 @@ impl Client {
             (Verdict::Done, Ok(body)) => body,
             (Verdict::Done, Err(e)) => return self.release(cx, id, end(CallError::BadReply(e))),
         };
-        self.retain(cx, id, &body);
+        if (body.transno != 0 || body.opcode == Opcode::LDLM_ENQUEUE)
+            && let Some(im) = self.imports.get_mut(import)
+        {
+            im.no_cached_data = false;
+        }
         let Some(r) = self.calls.get_mut(id) else { return };
         let reply = Reply { status: body.status, transno: body.transno, message: bytes };
         // A copy of a write may be answered from the record of the first one (P-141), whose data the
@@ -231,6 +243,7 @@ impl Client {
             // Data and reply take different ways: the data may be last.
             r.phase = Phase::Bulk(reply);
         } else {
+            self.retain(cx, id, &body);
             self.release(cx, id, Next::End(Ok(reply)));
         }
     }
@@ -272,9 +285,6 @@ impl Client {
     fn retain(&mut self, cx: &mut Cx<'_, '_>, id: CallId, body: &Body) {
         let Some(r) = self.calls.get_mut(id) else { return };
         let Some(im) = self.imports.get_mut(r.import) else { return };
-        if body.transno != 0 || body.opcode == Opcode::LDLM_ENQUEUE {
-            im.no_cached_data = false;
-        }
         // Bulk memory is the program's again when a call has ended, if it does not say otherwise.
         // Where nothing is repeated, the eviction after a restart says that such a write is void.
         let retain = (im.replayable || r.retains_bulk)

@@ -20,6 +20,8 @@ pub(super) struct Asked {
     pub(super) xid: u64,
     pub(super) body: Body,
     pub(super) header: Header,
+    /// The first buffer behind the body.
+    pub(super) text: Vec<u8>,
     pub(super) at: Instant,
     from: ProcessId,
     portal: u32,
@@ -151,6 +153,7 @@ impl Upper for Script {
                 xid: event.match_bits,
                 body: msg.body().unwrap(),
                 header: msg.header,
+                text: msg.buffer(1).unwrap_or_default().to_vec(),
                 at: below.now(),
                 from: event.source,
                 portal: event.portal,

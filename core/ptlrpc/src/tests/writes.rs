@@ -1,10 +1,13 @@
 //! Writes whose data stay for a replay, until they are committed (P-74).
 
-use lnet_types::{IoVec, Memory};
-use lustre_wire::Portal;
+use core::time::Duration;
 
-use super::bench::{APPEND, Bench};
-use crate::{Bulk, Call, CallId, Direction, Event};
+use lnet_types::{IoVec, Memory};
+use lustre_wire::{OpFlags, Portal};
+
+use super::bench::{APPEND, Bench, data};
+use super::script::{Said, config, scripted};
+use crate::{Bulk, Call, CallError, CallId, Direction, Event, Tunables};
 
 /// A write whose data stay.
 fn write(bench: &mut Bench, key: &str, data: &str) -> (CallId, IoVec) {
@@ -115,4 +118,46 @@ fn p76_eviction_gives_the_memory_of_answered_writes_back() {
     bench.secs(60);
     assert_eq!(unretained(&mut bench), [(call, false)]);
     write(&mut bench, "b=", "two");
+}
+
+/// A server that answers a write, and does not fetch its data; the write.
+fn write_without_fetch(limit: Option<Duration>) -> (Bench, CallId) {
+    let kind = lustre_wire::ImportKind::Osc;
+    let mut bench = scripted(Tunables::default(), config(kind, data()), |asked| {
+        let known = if asked.body.handle == 0 { OpFlags::empty() } else { OpFlags::RECONNECT };
+        if asked.connects() {
+            return vec![Said::connected(7, known | OpFlags::REPLAYABLE, data())];
+        }
+        let mut said = Said::status(0);
+        said.body.transno = if asked.body.opcode == APPEND { 5 } else { 0 };
+        vec![said]
+    });
+    let memory = bench.memory(3, |_| b'x');
+    let bulk = Some(Bulk { direction: Direction::Write, memory });
+    let call = Call { bulk, retains_bulk: true, limit, ..Bench::say(APPEND, "a=") };
+    let call = bench.call(call);
+    assert_eq!(bench.end_of(call), None, "answered, with data to move");
+    assert!(!retains(&mut bench, call), "it may go again");
+    (bench, call)
+}
+
+#[test]
+fn p54_write_that_goes_again_after_its_answer_is_whole() {
+    let (mut bench, call) = write_without_fetch(None);
+    let (client, import) = (bench.client, bench.import);
+    bench.rpc(client, |rpc| rpc.fail(import));
+    bench.secs(5);
+    let texts: Vec<_> = bench.asked_for(APPEND).into_iter().map(|asked| asked.text).collect();
+    assert_eq!(texts, [b"a=", b"a="]);
+    assert!(bench.end_of(call).unwrap().is_ok());
+    assert!(retains(&mut bench, call));
+}
+
+#[test]
+fn p54_write_that_fails_after_its_answer_is_not_retained() {
+    let (mut bench, call) = write_without_fetch(Some(Duration::from_secs(2)));
+    bench.secs(3);
+    assert_eq!(bench.end_of(call), Some(Err(CallError::LimitPassed)));
+    assert!(!retains(&mut bench, call));
+    assert_eq!(bench.client_descriptors(), 0);
 }
