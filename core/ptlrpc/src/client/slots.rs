@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use lustre_wire::opcode::Effect;
-use lustre_wire::{ImportKind, Opcode};
+use lustre_wire::{ImportKind, Opcode, Service};
 
 use crate::table::CallId;
 
@@ -32,13 +32,17 @@ impl Class {
             return Self::Unlimited;
         }
         let metadata = kind == ImportKind::Mdc;
-        let effect = opcode.row().map(|row| row.effect);
+        let row = opcode.row();
+        let effect = row.map(|row| row.effect);
+        // Data of a metadata target take no tag, as those of an object target (C-6).
+        let data = row.is_some_and(|row| row.service == Some(Service::Ost));
         match (opcode, effect) {
+            (Opcode::OST_READ, _) => Self::Read,
+            (Opcode::OST_WRITE, _) => Self::Write,
+            _ if data => Self::Unlimited,
             (Opcode::MDS_CLOSE, _) if metadata => Self::Close,
             _ if modifies && (metadata || slots) => Self::Modify,
             (_, Some(Effect::Reads)) if metadata => Self::Read,
-            (Opcode::OST_READ, _) => Self::Read,
-            (Opcode::OST_WRITE, _) => Self::Write,
             _ => Self::Unlimited,
         }
     }
@@ -215,7 +219,13 @@ mod tests {
         for (kind, opcode, modifies, slots, class) in [
             (K::Osc, Opcode::OST_READ, false, false, C::Read),
             (K::Osc, Opcode::OST_WRITE, true, false, C::Write),
+            (K::Osc, Opcode::OST_WRITE, true, true, C::Write),
             (K::Osc, Opcode::OST_STATFS, false, false, C::Unlimited),
+            (K::Osc, Opcode::OST_PUNCH, true, false, C::Unlimited),
+            (K::Mdc, Opcode::OST_READ, false, true, C::Read),
+            (K::Mdc, Opcode::OST_WRITE, true, true, C::Write),
+            (K::Mdc, Opcode::OST_PUNCH, true, true, C::Unlimited),
+            (K::Mdc, Opcode::OST_SETATTR, true, true, C::Unlimited),
             (K::Osc, Opcode::OBD_PING, false, true, C::Unlimited),
             (K::Osc, Opcode::LDLM_CANCEL, true, true, C::Unlimited),
             (K::Osc, Opcode(20_000), true, false, C::Unlimited),
