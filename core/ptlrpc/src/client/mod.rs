@@ -432,6 +432,10 @@ impl Client {
             } else {
                 im.slots.give(r.class, r.slot);
             }
+            // No program repeats what ends an effect (C-258): what it was to end is repeated no more.
+            if let (Err(_), Some(call)) = (&result, r.ends) {
+                im.retained.forget(call);
+            }
         }
         match r.purpose {
             Purpose::Call => cx.common.events.push_back(Event::Ended { call: id, result }),

@@ -1,8 +1,10 @@
 //! Calls whose effect lives with the server's process: they are repeated after each crash, until the
 //! program forgets them or their end is committed.
 
+use core::time::Duration;
+
 use super::bench::{APPEND, Bench};
-use crate::{Call, CallId, Event, Reply};
+use crate::{Call, CallError, CallId, Event, Reply};
 use lustre_wire::Buffers;
 
 fn kept(bench: &mut Bench, text: &str) -> CallId {
@@ -90,6 +92,30 @@ fn an_end_that_is_refused_lets_the_kept_call_go() {
     let close = bench.call(Call { ends: Some(open), ..Bench::say(unknown, "open=0") });
     assert!(bench.end_of(close).unwrap().is_err());
     assert_eq!(retained(&mut bench), 0);
+}
+
+#[test]
+fn c258_end_that_fails_without_an_answer_lets_the_kept_call_go() {
+    for cancelled in [false, true] {
+        let mut bench = Bench::stored();
+        let open = kept(&mut bench, "open=1");
+        commit(&mut bench);
+        bench.lose(|_, _| true);
+        let limit = Some(Duration::from_secs(5));
+        let call = Call { ends: Some(open), limit, ..Bench::say(APPEND, "open=0") };
+        let close = bench.call(call);
+        if cancelled {
+            bench.rpc(bench.client, |rpc| rpc.cancel(close));
+        }
+        bench.secs(6);
+        let end = if cancelled { CallError::Cancelled } else { CallError::LimitPassed };
+        assert_eq!(bench.end_of(close), Some(Err(end)));
+        assert_eq!(retained(&mut bench), 0, "{end:?}");
+        bench.lose(|_, _| false);
+        bench.crash_server();
+        bench.secs(100);
+        assert_eq!(replayed(&mut bench), []);
+    }
 }
 
 #[test]
