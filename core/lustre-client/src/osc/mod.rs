@@ -96,6 +96,8 @@ pub struct FilePart {
     pub layout: StripeInfo,
     /// Who pays for its space.
     pub payer: Payer,
+    /// Its writer may use space that is kept for administrators (C-205).
+    pub privileged: bool,
 }
 
 /// Who pays for the space of a file: its objects are theirs from the first write on (C-203).

@@ -78,7 +78,7 @@ pub(super) fn data(data: &Data) -> Call {
         // As recorded clients say it: both words are read, or none.
         body.valid |= Valid::GRANT | Valid::BLOCKS;
     }
-    if let Some(FilePart { file, stripe, layout, payer }) = data.part {
+    if let Some(FilePart { file, stripe, layout, payer, privileged: _ }) = data.part {
         (body.parent_seq, body.parent_oid, body.stripe_index) = (file.seq, file.oid, stripe);
         body.layout = layout;
         body.valid |= Valid::FID | Valid::PARENT | Valid::OSTLAYOUT;
@@ -96,6 +96,8 @@ pub(super) fn data(data: &Data) -> Call {
         Direction::Read => (Opcode::OST_READ, NiobufFlags::READ | NiobufFlags::SYNC),
     };
     flags.set(NiobufFlags::FROM_GRANT, data.granted);
+    // Of the caller, where it is known: that of a write (L-74).
+    flags.set(NiobufFlags::SYS_RESOURCE, data.part.is_some_and(|part| part.privileged));
     let max_brw = (data.brw.div_ceil(PIECE).next_power_of_two() - 1) << 16;
     let ioobj = IoObj { id: data.id, max_brw, count: 1 };
     let range = Niobuf { offset: data.offset, len: data.len, flags };
@@ -152,15 +154,8 @@ mod tests {
     use super::super::Payer;
     use super::*;
 
-    #[test]
-    fn c202_a_write_to_a_part_of_a_file_names_the_file_and_who_pays() {
-        let part = FilePart {
-            file: Fid { seq: 0x2_0000_0400, oid: 7, ver: 0 },
-            stripe: 3,
-            layout: StripeInfo { stripe_size: 1 << 20, stripe_count: 4, ..StripeInfo::default() },
-            payer: Payer { uid: 1000, gid: 100, project: Some(7) },
-        };
-        let mut whole = Data {
+    fn write_of(part: FilePart) -> Data {
+        Data {
             id: ObjectId::default(),
             direction: Direction::Write,
             offset: 0,
@@ -174,7 +169,39 @@ mod tests {
             account: None,
             mtime: None,
             part: Some(part),
+        }
+    }
+
+    #[test]
+    fn l74_a_write_of_a_privileged_user_may_take_space_that_is_kept_for_administrators() {
+        let flags = |privileged| {
+            let part = FilePart {
+                file: Fid::default(),
+                stripe: 0,
+                layout: StripeInfo::default(),
+                payer: Payer::default(),
+                privileged,
+            };
+            let call = data(&write_of(part));
+            Niobuf::parse(lnet_types::ByteOrder::Little, call.buffers.get(2).unwrap())
+                .unwrap()
+                .flags
         };
+        let written = NiobufFlags::WRITE | NiobufFlags::SYNC;
+        assert_eq!(flags(false), written);
+        assert_eq!(flags(true), written | NiobufFlags::SYS_RESOURCE);
+    }
+
+    #[test]
+    fn c202_a_write_to_a_part_of_a_file_names_the_file_and_who_pays() {
+        let part = FilePart {
+            file: Fid { seq: 0x2_0000_0400, oid: 7, ver: 0 },
+            stripe: 3,
+            layout: StripeInfo { stripe_size: 1 << 20, stripe_count: 4, ..StripeInfo::default() },
+            payer: Payer { uid: 1000, gid: 100, project: Some(7) },
+            privileged: false,
+        };
+        let mut whole = write_of(part);
         let body = |data_: &Data| {
             let call = data(data_);
             Obdo::parse(lnet_types::ByteOrder::Little, call.buffers.get(0).unwrap()).unwrap()
