@@ -124,6 +124,16 @@ fn on_mdt(order: ByteOrder, bytes: &[u8]) -> Option<Lvb> {
 }
 
 impl<W: Wire> Visitor<W> {
+    /// A file as it is by now, and the layout by which it is read and written (C-195).
+    pub(super) async fn laid_out(
+        &self,
+        fid: Fid,
+    ) -> Result<(Node, Result<FileLayout, LayoutError>), VisitError> {
+        let node = Box::pin(self.node_of(fid)).await?;
+        let layout = layout_of(&node.body, &node.layout).map(|layout| self.taken(layout));
+        Ok((node, layout))
+    }
+
     /// What a file has, size and times merged from its objects, or from the stripes of a directory.
     ///
     /// # Errors

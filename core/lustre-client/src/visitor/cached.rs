@@ -4,6 +4,7 @@
 //! is cached here.
 
 use core::future::Future;
+use core::ops::Range;
 use std::collections::BTreeMap;
 
 use lnet_types::Errno;
@@ -14,7 +15,7 @@ use ptlrpc::{CallError, ImportConfig};
 use super::join::join;
 use super::runs::{Run, runs};
 use super::stripes::{FileLayout, FileObject, Spot};
-use super::{Changes, IN_FLIGHT, OpenFile, Part, VisitError, Visitor, Wire, ost};
+use super::{Changes, IN_FLIGHT, LayoutError, OpenFile, Part, VisitError, Visitor, Wire, ost};
 use crate::osc::{FilePart, wanted};
 
 /// What the uuid of a caching client has behind that of its visit.
@@ -129,6 +130,9 @@ impl<W: CacheWire> Visitor<W> {
     }
 }
 
+/// The layout that a metadata target shows, or why it is of no use.
+type Shown = Result<FileLayout, LayoutError>;
+
 fn layout(file: &OpenFile) -> Result<&FileLayout, VisitError> {
     file.layout().map_err(|e| VisitError::Layout(*e))
 }
@@ -160,26 +164,59 @@ impl<C: Send + Sync> FileCache<C> {
         visitor: &Visitor<W>,
         file: &OpenFile,
     ) -> Result<u64, VisitError> {
-        match self.size_cached(visitor, file).await {
-            // Its objects, or one of its mirrors, are not there any more.
-            Err(e) if e.is_of_a_target() => {
-                let node = visitor.node_of(file.fid).await?;
-                visitor.why_gone(file, visitor.attributes(&node).await).await.map(|all| all.size)
-            }
-            end => end,
-        }
+        Ok(self.measured(visitor, file).await?.0)
     }
 
-    async fn size_cached<W: CacheWire<Cache = C>>(
+    /// Where a file ends, and the layout by which it does, unless that is the one of its open.
+    async fn measured<W: CacheWire<Cache = C>>(
         &self,
         visitor: &Visitor<W>,
         file: &OpenFile,
-    ) -> Result<u64, VisitError> {
-        let layout = layout(file)?;
-        if layout.on_mdt().is_some() {
-            let node = visitor.node_of(file.fid).await?;
-            return Ok(visitor.attributes(&node).await?.size);
+    ) -> Result<(u64, Option<Shown>), VisitError> {
+        match self.measured_for(visitor, file, 0..u64::MAX).await {
+            // Its objects, or one of its mirrors, are not there any more.
+            Err(e) if e.is_of_a_target() => {
+                let (node, shown) = visitor.laid_out(file.fid).await?;
+                let all = visitor.why_gone(file, visitor.attributes(&node).await).await?;
+                Ok((all.size, Some(shown)))
+            }
+            end => end.map(|(size, layout)| (size, layout.map(Ok))),
         }
+    }
+
+    /// The same for a range that is to be read: one by objects that are there, before the end that these
+    /// prove, needs no other layout. What another client has made objects for since is not in that of the
+    /// open, and would be taken for a hole (C-195).
+    async fn measured_for<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        file: &OpenFile,
+        range: Range<u64>,
+    ) -> Result<(u64, Option<FileLayout>), VisitError> {
+        let known = layout(file)?;
+        let grows = known.may_grow();
+        let in_hole = grows && known.is_to_be_made(range.start, range.end);
+        if known.on_mdt().is_none() && !in_hole {
+            let size = self.size_by(visitor, known).await?;
+            if !grows || range.end <= size {
+                return Ok((size, None));
+            }
+        }
+        let (node, shown) = visitor.laid_out(file.fid).await?;
+        let layout = shown?;
+        let size = match layout.on_mdt() {
+            Some(_) => visitor.attributes(&node).await?.size,
+            None => self.size_by(visitor, &layout).await?,
+        };
+        Ok((size, Some(layout)))
+    }
+
+    /// Where the objects of a layout say that a file ends.
+    async fn size_by<W: CacheWire<Cache = C>>(
+        &self,
+        visitor: &Visitor<W>,
+        layout: &FileLayout,
+    ) -> Result<u64, VisitError> {
         let one = |(component, stripe, object): (usize, usize, Option<FileObject>)| async move {
             let component = layout.components.get(component);
             let start = component.map_or(0, |component| component.start);
@@ -213,9 +250,9 @@ impl<C: Send + Sync> FileCache<C> {
         if !gone && layout(file)?.others.is_empty() {
             return Err(failed);
         }
-        let node = visitor.node_of(file.fid).await?;
+        let (node, shown) = visitor.laid_out(file.fid).await?;
         let size = visitor.attributes(&node).await?.size;
-        visitor.read_whole(file, offset, len.min(size.saturating_sub(offset))).await
+        visitor.read_whole(file, &shown?, offset, len.min(size.saturating_sub(offset))).await
     }
 
     async fn read_cached<W: CacheWire<Cache = C>>(
@@ -225,8 +262,11 @@ impl<C: Send + Sync> FileCache<C> {
         offset: u64,
         len: u64,
     ) -> Result<Vec<Part>, VisitError> {
-        let len = len.min(self.size_cached(visitor, file).await?.saturating_sub(offset));
-        let all = runs(layout(file)?, offset, len, ost::DATA_MAX.into());
+        let range = offset..offset.saturating_add(len);
+        let (size, newer) = self.measured_for(visitor, file, range).await?;
+        let by = newer.as_ref().map_or_else(|| layout(file), Ok)?;
+        let len = len.min(size.saturating_sub(offset));
+        let all = runs(by, offset, len, ost::DATA_MAX.into());
         let one = |run| self.read_run(visitor, file, run);
         let read = join(all.into_iter().map(one), IN_FLIGHT).await;
         let read = read.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -324,7 +364,11 @@ impl<C: Send + Sync> FileCache<C> {
         file: &mut OpenFile,
         bytes: impl Into<Vec<u8>>,
     ) -> Result<u64, VisitError> {
-        let end = self.size(visitor, file).await?;
+        let (end, shown) = self.measured(visitor, file).await?;
+        // The write goes by the layout that this end was found by.
+        if let Some(shown) = shown {
+            file.follow(shown);
+        }
         self.write(visitor, file, end, bytes).await?;
         Ok(end)
     }

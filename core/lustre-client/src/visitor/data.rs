@@ -8,7 +8,6 @@ use lustre_wire::mds::{SetattrRecord, SetattrValid};
 use lustre_wire::ost::Obdo;
 use ptlrpc::{Call, CallError};
 
-use super::attributes::layout_of;
 use super::file::{DATA_MODIFIED, OpenFile};
 use super::join::join;
 use super::remote::{Answer, Remote};
@@ -80,17 +79,18 @@ impl<W: Wire> Visitor<W> {
         offset: u64,
         len: u64,
     ) -> Result<Vec<Part>, VisitError> {
-        self.read_whole(file, offset, len.min(file.size().saturating_sub(offset))).await
+        let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
+        self.read_whole(file, layout, offset, len.min(file.size().saturating_sub(offset))).await
     }
 
-    /// A range of a file, all of it: where the file has ended, zeros.
+    /// A range of a file, all of it, by a layout that it has had: where the file has ended, zeros.
     pub(super) async fn read_whole(
         &self,
         file: &OpenFile,
+        layout: &FileLayout,
         offset: u64,
         len: u64,
     ) -> Result<Vec<Part>, VisitError> {
-        let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         let mut moved: Option<FileLayout> = None;
         for _ in 0..RETRIES {
             let layout = moved.as_ref().unwrap_or(layout);
@@ -99,8 +99,7 @@ impl<W: Wire> Visitor<W> {
                 end => return end,
             };
             // The data was moved to other objects, or the file is gone (C-228).
-            let node = Box::pin(self.node_of(file.fid)).await?;
-            let found = self.taken(layout_of(&node.body, &node.layout)?);
+            let found = self.laid_out(file.fid).await?.1?;
             if found == *layout {
                 return self.why_gone(file, Err(failed)).await;
             }

@@ -206,6 +206,18 @@ impl OpenFile {
         self.held = ids.map(|id| Held { id, blocks: AtomicU64::new(blocks(id)) }).collect();
     }
 
+    /// The file has the layout that its metadata target shows by now. One with mirrors is not written: the
+    /// others would be out of date.
+    pub(super) fn follow(&mut self, layout: Result<FileLayout, LayoutError>) {
+        match layout {
+            Ok(layout) if layout.mirrored && self.how.write => {
+                self.layout = Err(LayoutError::Mirrored);
+            }
+            Ok(layout) => self.adopt(layout),
+            Err(e) => self.layout = Err(e),
+        }
+    }
+
     /// Data was written up to `end`, or the file cut off there.
     pub(super) fn wrote(&self, end: u64, cut: bool) {
         self.changed.store(true, Ordering::Relaxed);
@@ -661,12 +673,8 @@ impl<W: Wire> Visitor<W> {
         let found = found.ok_or(VisitError::Path { path, errno: Errno::EIO })?;
         (file.handle, file.open) = (found.body.open_handle, found.call);
         file.evictions = found.evictions;
-        match found.layout {
-            // It has got mirrors meanwhile: the others would be out of date.
-            Ok(layout) if layout.mirrored => file.layout = Err(LayoutError::Mirrored),
-            Ok(layout) => file.adopt(self.taken(layout)),
-            Err(e) => file.layout = Err(e),
-        }
+        // It may have got mirrors meanwhile.
+        file.follow(found.layout.map(|layout| self.taken(layout)));
         Ok(())
     }
 

@@ -52,6 +52,8 @@ mod runs;
 mod settle;
 pub mod stripes;
 mod table;
+#[cfg(test)]
+mod tests;
 mod unwanted;
 mod walk;
 mod wire;

@@ -315,6 +315,13 @@ impl FileLayout {
         start < end && (self.components.is_empty() || self.components.iter().any(lacks))
     }
 
+    /// Whether a part of it has no objects yet: a write of another client makes them, and this layout does
+    /// not name them then (C-195).
+    pub fn may_grow(&self) -> bool {
+        let grows = |component: &Component| component.holder == Holder::Nothing;
+        self.components.is_empty() || self.components.iter().any(grows)
+    }
+
     /// The parts of a range, in order, each of at most `max` bytes, and up to a multiple of `max` in what
     /// holds it: where a part ends inside of a page all that follow begin inside of one. A range that ends
     /// behind the largest offset ends there.
