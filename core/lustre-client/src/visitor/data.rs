@@ -499,6 +499,12 @@ impl<W: Wire> Visitor<W> {
             return Err(too_large(file));
         }
         self.keep_open(file).await?;
+        // Objects that a write of another client has made since are cut too (C-223). The layout that came with
+        // an open which cuts the file names them.
+        if !by_open && file.layout.as_ref().is_ok_and(FileLayout::may_grow) {
+            let (_, layout) = self.laid_out(file.fid).await?;
+            file.follow(layout);
+        }
         // Its objects learn another time.
         file.mtime = None;
         if let Some(last) = size.checked_sub(1) {

@@ -400,3 +400,26 @@ fn c228_cached_append_goes_to_the_objects_that_a_file_was_moved_to() {
     let site = visitor.wire.0.lock().unwrap();
     assert_eq!(site.data[&(7, 0)], [vec![1; 100], vec![3; 10]].concat());
 }
+
+#[test]
+fn c223_truncate_cuts_objects_that_another_client_has_had_made() {
+    for on_mdt in [false, true] {
+        let (visitor, cache) = begun(on_mdt, 100);
+        let mut file = open(&visitor);
+        grows(&visitor, 50);
+        run(visitor.truncate(&mut file, 10)).unwrap();
+        assert_eq!(file.size(), 10);
+        assert_eq!(run(cache.size(&visitor, &file)), Ok(10), "{on_mdt}");
+        assert_eq!(visitor.wire.0.lock().unwrap().len(ObjectId::old(2)), Ok(0), "{on_mdt}");
+    }
+}
+
+#[test]
+fn c223_truncate_of_a_file_that_has_all_objects_asks_for_no_layout() {
+    let (visitor, _) = begun(false, 100);
+    grows(&visitor, 50);
+    let mut file = open(&visitor);
+    asked(&visitor);
+    run(visitor.truncate(&mut file, 10)).unwrap();
+    assert_eq!(asked(&visitor), [Opcode::MDS_REINT, Opcode::OST_PUNCH, Opcode::OST_PUNCH]);
+}
