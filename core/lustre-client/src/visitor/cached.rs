@@ -304,6 +304,10 @@ impl<C: Send + Sync> FileCache<C> {
         let bytes = bytes.into();
         let len = bytes.len() as u64;
         let end = file.write_end(offset, len)?;
+        // No bytes: the file stays as long as it is.
+        if len == 0 {
+            return Ok(());
+        }
         visitor.prepare(file, offset, end).await?;
         let file = &*file;
         // A part of it may be there although the whole fails.

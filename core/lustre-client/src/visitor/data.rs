@@ -278,6 +278,10 @@ impl<W: Wire> Visitor<W> {
         let bytes = bytes.into();
         let len = bytes.len() as u64;
         let end = file.write_end(offset, len)?;
+        // No bytes: the file stays as long as it is.
+        if len == 0 {
+            return Ok(());
+        }
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
         // A part of it may be there although the whole fails.
         file.wrote(0, false);

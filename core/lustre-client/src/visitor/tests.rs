@@ -423,3 +423,14 @@ fn c223_truncate_of_a_file_that_has_all_objects_asks_for_no_layout() {
     run(visitor.truncate(&mut file, 10)).unwrap();
     assert_eq!(asked(&visitor), [Opcode::MDS_REINT, Opcode::OST_PUNCH, Opcode::OST_PUNCH]);
 }
+
+#[test]
+fn write_of_no_bytes_leaves_a_file_as_long_as_it_is() {
+    let (visitor, cache) = begun(false, 100);
+    let mut file = open(&visitor);
+    run(visitor.write(&file, 5000, Vec::new())).unwrap();
+    run(cache.write(&visitor, &mut file, 5000, Vec::new())).unwrap();
+    assert_eq!((file.size(), file.is_changed()), (100, false));
+    let e = run(visitor.write(&file, u64::MAX, Vec::new())).unwrap_err();
+    assert!(matches!(e, VisitError::Path { errno: Errno::EFBIG, .. }), "{e}");
+}
