@@ -138,6 +138,8 @@ pub struct Archive {
     asked: Mutex<Vec<Opcode>>,
     /// Objects as they were written here.
     written: Mutex<BTreeMap<(u64, u32), Vec<u8>>>,
+    /// Layouts of files for which objects were made here.
+    made: Mutex<BTreeMap<[u64; 4], Vec<u8>>>,
 }
 
 fn get<T: Layout>(buffers: &[Vec<u8>], index: usize) -> Option<T> {
@@ -289,6 +291,17 @@ impl Archive {
             return None;
         };
         Some((intent, dir, name, get(&recorded.reply, 0)?))
+    }
+
+    /// Attributes of a file with the layout that it has got here.
+    fn with_layout_made(&self, fid: Fid, mut shown: Answer) -> Option<Answer> {
+        let made = self.made.lock().expect("no panic").get(&ResourceName::of(fid).words).cloned();
+        if let Some(layout) = made {
+            let mut body: MdtBody = get(&shown.buffers, 0)?;
+            body.eadatasize = u32::try_from(layout.len()).ok()?;
+            shown.buffers = vec![body.to_bytes(LITTLE), layout];
+        }
+        Some(shown)
     }
 
     fn shown(buffers: &[Vec<u8>]) -> Option<Answer> {
@@ -531,7 +544,7 @@ impl Archive {
                         })
                     });
                 }
-                self.by_fid(asked.fid1)
+                self.with_layout_made(asked.fid1, self.by_fid(asked.fid1)?)
             }
             Opcode::MDS_GETATTR_NAME => {
                 let asked: MdtBody = get(ours, 0)?;
@@ -585,7 +598,12 @@ impl Archive {
                     wanted.end,
                 ))
             };
-            return self.again(Opcode::LDLM_ENQUEUE, ours, |r| of(&r.request) == of(ours));
+            let made = self.again(Opcode::LDLM_ENQUEUE, ours, |r| of(&r.request) == of(ours))?;
+            if let Some(layout) = made.buffers.get(1) {
+                let mut all = self.made.lock().expect("no panic");
+                all.insert(asked.desc.resource.words, layout.clone());
+            }
+            return Some(made);
         }
         let Some(record) = get::<CreateRecord>(ours, 2) else {
             let lvb = self.lvb(asked.desc.resource, LockKind::IBITS)?;
