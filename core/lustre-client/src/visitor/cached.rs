@@ -371,7 +371,8 @@ impl<C: Send + Sync> FileCache<C> {
         let (end, shown) = self.measured(visitor, file).await?;
         // The write goes by the layout that this end was found by.
         if let Some(shown) = shown {
-            file.follow(shown);
+            let written = file.is_written();
+            file.follow(shown, written);
         }
         self.write(visitor, file, end, bytes).await?;
         Ok(end)

@@ -275,6 +275,16 @@ impl<W: Wire> Visitor<W> {
         offset: u64,
         bytes: impl Into<Vec<u8>>,
     ) -> Result<(), VisitError> {
+        self.why_gone(file, self.write_present(file, offset, bytes).await).await
+    }
+
+    /// The same. `ENOENT`: objects are not there any more.
+    async fn write_present(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Result<(), VisitError> {
         let bytes = bytes.into();
         let len = bytes.len() as u64;
         let end = file.write_end(offset, len)?;
@@ -292,7 +302,7 @@ impl<W: Wire> Visitor<W> {
         if self.breaks(Sabotage::ErrorLost) {
             written.clear();
         }
-        self.why_gone(file, written.into_iter().collect::<Result<(), _>>()).await?;
+        written.into_iter().collect::<Result<(), _>>()?;
         file.wrote(end, false);
         Ok(())
     }
@@ -463,8 +473,22 @@ impl<W: Wire> Visitor<W> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), VisitError> {
-        self.prepare(file, offset, offset.saturating_add(bytes.len() as u64)).await?;
-        self.write(file, offset, bytes).await
+        let end = offset.saturating_add(bytes.len() as u64);
+        let written = file.is_written();
+        for _ in 0..RETRIES {
+            self.prepare(file, offset, end).await?;
+            let failed = match self.write_present(file, offset, bytes).await {
+                Err(e @ VisitError::Refused { errno: Errno::ENOENT, .. }) => e,
+                end => return end,
+            };
+            // The data was moved to other objects, or the file is gone (C-228).
+            let (_, layout) = self.laid_out(file.fid).await?;
+            if file.layout == layout {
+                return self.why_gone(file, Err(failed)).await;
+            }
+            file.follow(layout, written);
+        }
+        Err(VisitError::Path { path: file.fid.to_string().into(), errno: Errno::ESTALE })
     }
 
     /// Writes bytes behind the end of a file, and says where that was. Another client that appends at the
@@ -503,11 +527,12 @@ impl<W: Wire> Visitor<W> {
             return Err(too_large(file));
         }
         self.keep_open(file).await?;
-        // Objects that a write of another client has made since are cut too (C-223). The layout that came with
-        // an open which cuts the file names them.
+        // Objects that a write of another client has made since are cut too (C-223). The layout that came
+        // with an open which cuts the file names them.
         if !by_open && file.layout.as_ref().is_ok_and(FileLayout::may_grow) {
             let (_, layout) = self.laid_out(file.fid).await?;
-            file.follow(layout);
+            let written = file.is_written();
+            file.follow(layout, written);
         }
         // Its objects learn another time.
         file.mtime = None;
@@ -561,7 +586,8 @@ impl<W: Wire> Visitor<W> {
     /// Waits until all of a file is committed on its targets, its name too (C-230).
     ///
     /// # Errors
-    /// [`VisitError::ChangesLost`], once, if the file was changed; no answer, or a refusal.
+    /// [`VisitError::ChangesLost`], once, if the file was changed; [`VisitError::Relaid`]; no answer, or a
+    /// refusal.
     pub async fn fsync(&self, file: &OpenFile) -> Result<(), VisitError> {
         let mdt = self.mdt_of(file.fid).await?;
         mdt.ask(&self.wire, mdc::sync(&self.who, file.fid)).await?;
@@ -580,6 +606,7 @@ impl<W: Wire> Visitor<W> {
         };
         let done = join(all.into_iter().map(one), IN_FLIGHT).await;
         self.why_gone(file, done.into_iter().collect::<Result<(), _>>()).await?;
+        self.check_objects_of(file).await?;
         self.check_losses_of(file)
     }
 

@@ -118,6 +118,12 @@ pub enum VisitError {
         /// How many.
         count: u64,
     },
+    /// A file that was written has other objects than those that the data went to.
+    #[error("file {file}: moved to other objects while it was written: data may be lost")]
+    Relaid {
+        /// The file.
+        file: Fid,
+    },
     /// Data that was cached, and that its targets do not have.
     #[error("data was lost that was written to {}", named(.files))]
     DataLost {
@@ -185,6 +191,7 @@ impl VisitError {
             Self::Inactive { .. }
             | Self::Lost { .. }
             | Self::ChangesLost { .. }
+            | Self::Relaid { .. }
             | Self::Checksum { .. } => Errno::EIO,
         }
     }

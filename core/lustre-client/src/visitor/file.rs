@@ -127,6 +127,8 @@ pub struct OpenFile {
     /// Where the file ends, as far as this client knows.
     size: AtomicU64,
     changed: AtomicBool,
+    /// It was moved to other objects after data was written: some may have gone to the former ones.
+    relaid: bool,
     /// Losses of the visit of which its program knows.
     pub(super) said_losses: AtomicU64,
     /// The time of the last change of data that it will have.
@@ -206,9 +208,21 @@ impl OpenFile {
         self.held = ids.map(|id| Held { id, blocks: AtomicU64::new(blocks(id)) }).collect();
     }
 
+    /// Whether the objects of its layout are its objects by another layout too.
+    fn is_kept_by(&self, layout: &Result<FileLayout, LayoutError>) -> bool {
+        let Ok(own) = &self.layout else { return true };
+        layout.as_ref().is_ok_and(|layout| own.is_kept_by(layout))
+    }
+
+    /// Whether this client has changed its data.
+    pub(super) fn is_written(&self) -> bool {
+        self.changed.load(Ordering::Relaxed)
+    }
+
     /// The file has the layout that its metadata target shows by now. One with mirrors is not written: the
-    /// others would be out of date.
-    pub(super) fn follow(&mut self, layout: Result<FileLayout, LayoutError>) {
+    /// others would be out of date. `written`: data went by the former one.
+    pub(super) fn follow(&mut self, layout: Result<FileLayout, LayoutError>, written: bool) {
+        self.relaid |= written && !self.is_kept_by(&layout);
         match layout {
             Ok(layout) if layout.mirrored && self.how.write => {
                 self.layout = Err(LayoutError::Mirrored);
@@ -578,6 +592,7 @@ impl<W: Wire> Visitor<W> {
             created,
             size: AtomicU64::new(attributes.size),
             changed: AtomicBool::new(false),
+            relaid: false,
             said_losses: AtomicU64::new(found.said_losses),
             mtime: None,
             whole: None,
@@ -612,12 +627,42 @@ impl<W: Wire> Visitor<W> {
     /// Closes a file. What was written to it is on its targets before.
     ///
     /// # Errors
-    /// [`VisitError::ChangesLost`], if the file was changed and no fsync has said so; no answer, or a refusal.
+    /// [`VisitError::ChangesLost`], if the file was changed and no fsync has said so; [`VisitError::Relaid`]; no
+    /// answer, or a refusal.
     pub async fn close(&self, file: OpenFile) -> Result<(), VisitError> {
         self.close_ref(&file).await
     }
 
     async fn close_ref(&self, file: &OpenFile) -> Result<(), VisitError> {
+        let kept = self.check_objects_of(file).await;
+        self.close_in_any_case(file).await?;
+        kept
+    }
+
+    /// What was written is in objects that the file has by now (C-195): a migration that holds its writers up,
+    /// and lets them go on, may have replaced them. A file that was made by its open is not asked for: the
+    /// request would be one more for each small file.
+    ///
+    /// # Errors
+    /// [`VisitError::Relaid`]; no answer.
+    pub(super) async fn check_objects_of(&self, file: &OpenFile) -> Result<(), VisitError> {
+        let relaid = Err(VisitError::Relaid { file: file.fid });
+        if file.relaid {
+            return relaid;
+        }
+        if file.created || !file.is_written() {
+            return Ok(());
+        }
+        match self.laid_out(file.fid).await {
+            Ok((_, layout)) if file.is_kept_by(&layout) => Ok(()),
+            Ok(_) => relaid,
+            // A file that is gone has lost its data with it.
+            Err(e) if matches!(e.errno(), Errno::ENOENT | Errno::ESTALE) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    async fn close_in_any_case(&self, file: &OpenFile) -> Result<(), VisitError> {
         let record = intent::closed(&self.who, file.fid, file.attributes.gid);
         let record = file.closing(record, self.wire.now());
         if !file.is_changed() || !self.is_ended(file).await? {
@@ -674,7 +719,8 @@ impl<W: Wire> Visitor<W> {
         (file.handle, file.open) = (found.body.open_handle, found.call);
         file.evictions = found.evictions;
         // It may have got mirrors meanwhile.
-        file.follow(found.layout.map(|layout| self.taken(layout)));
+        let written = file.is_written();
+        file.follow(found.layout.map(|layout| self.taken(layout)), written);
         Ok(())
     }
 

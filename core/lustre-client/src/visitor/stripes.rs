@@ -2,6 +2,8 @@
 //! range of the file is, and which size of the file the size of an object means (C-175 … C-184).
 //! Pure. The arithmetic of one component is in `raid0.rs`.
 
+use std::collections::BTreeSet;
+
 use lustre_wire::fid::ObjectId;
 use lustre_wire::ost::StripeInfo;
 use lustre_wire::striping::{ComponentEntry, ComponentFlags, Pattern, Stripes, Striping};
@@ -322,6 +324,19 @@ impl FileLayout {
         self.components.is_empty() || self.components.iter().any(grows)
     }
 
+    /// Whether all that holds its data does so in a newer layout of the file too. Where objects were made
+    /// since, the newer one has more, and another generation (C-193).
+    pub fn is_kept_by(&self, newer: &Self) -> bool {
+        let name = |FileObject { id, ost }: FileObject| (id.first, id.oid, id.ver, ost);
+        let objects = |layout: &Self| -> BTreeSet<_> {
+            layout.objects().filter_map(|(.., object)| object.map(name)).collect()
+        };
+        let mut left = objects(newer);
+        left.extend(newer.others.iter().flat_map(objects));
+        let on_mdt = self.on_mdt().is_none() || newer.on_mdt().is_some();
+        on_mdt && objects(self).is_subset(&left)
+    }
+
     /// The parts of a range, in order, each of at most `max` bytes, and up to a multiple of `max` in what
     /// holds it: where a part ends inside of a page all that follow begin inside of one. A range that ends
     /// behind the largest offset ends there.
@@ -549,6 +564,21 @@ mod tests {
         assert!(matches!(composite(Vec::new()), Err(LayoutError::Bad(_))));
         let compressed = (entry(1, INIT | ComponentFlags::COMPRESS, 0, END), stripes(65_536, 1));
         assert!(matches!(composite(vec![compressed]), Err(LayoutError::Flags(_))));
+    }
+
+    #[test]
+    fn c193_a_layout_with_more_objects_keeps_those_of_the_former_one() {
+        let part = |id, flags, count| {
+            (
+                entry(id, flags, u64::from(id - 1) << 20, u64::from(id) << 20),
+                stripes(1 << 20, count),
+            )
+        };
+        let former =
+            composite(vec![part(1, INIT, 1), part(2, ComponentFlags::empty(), 1)]).unwrap();
+        let newer = composite(vec![part(1, INIT, 1), part(2, INIT, 3)]).unwrap();
+        assert!(former.is_kept_by(&former) && former.is_kept_by(&newer));
+        assert!(!newer.is_kept_by(&former));
     }
 
     #[test]

@@ -318,10 +318,14 @@ fn grows(visitor: &Visitor<World>, len: u64) {
 
 /// The data of the first component is moved to another object.
 fn migrates(visitor: &Visitor<World>) {
+    migrates_to(visitor, 1, 7);
+}
+
+fn migrates_to(visitor: &Visitor<World>, from: u64, to: u64) {
     let mut site = visitor.wire.0.lock().unwrap();
-    let data = site.data.remove(&(1, 0)).unwrap();
-    site.data.insert((7, 0), data);
-    site.objects[0] = Some(7);
+    let data = site.data.remove(&(from, 0)).unwrap();
+    site.data.insert((to, 0), data);
+    site.objects[0] = Some(to);
 }
 
 /// The calls since the last time.
@@ -433,4 +437,58 @@ fn write_of_no_bytes_leaves_a_file_as_long_as_it_is() {
     assert_eq!((file.size(), file.is_changed()), (100, false));
     let e = run(visitor.write(&file, u64::MAX, Vec::new())).unwrap_err();
     assert!(matches!(e, VisitError::Path { errno: Errno::EFBIG, .. }), "{e}");
+}
+
+#[test]
+fn c228_write_goes_to_the_objects_that_a_file_was_moved_to() {
+    let (visitor, _) = begun(false, 100);
+    let mut file = open(&visitor);
+    migrates(&visitor);
+    run(visitor.write_at(&mut file, 50, &[3; 10])).unwrap();
+    let data = visitor.wire.0.lock().unwrap().data[&(7, 0)].clone();
+    assert_eq!(data, [vec![1; 50], vec![3; 10], vec![1; 40]].concat());
+    // All of it went there.
+    assert_eq!(run(visitor.fsync(&file)), Ok(()));
+    assert_eq!(run(visitor.close(file)), Ok(()));
+}
+
+#[test]
+fn c195_file_moved_after_a_write_is_reported_by_fsync_and_close() {
+    let relaid = Err(VisitError::Relaid { file: FILE });
+    let (visitor, cache) = begun(false, 100);
+    for _ in 0..2 {
+        let mut file = open(&visitor);
+        let object = visitor.wire.0.lock().unwrap().objects[0].unwrap();
+        run(cache.write(&visitor, &mut file, 0, vec![3; 10])).unwrap();
+        // The former object is still there: a write to it is answered.
+        migrates_to(&visitor, object, 7 + object);
+        visitor.wire.0.lock().unwrap().data.insert((object, 0), Vec::new());
+        assert_eq!(run(cache.fsync(&visitor, &file)), relaid);
+        assert_eq!(run(cache.close(&visitor, file)), relaid);
+    }
+    // Closed all the same.
+    let closes = asked(&visitor).into_iter().filter(|opcode| *opcode == Opcode::MDS_CLOSE);
+    assert_eq!(closes.count(), 2);
+    // Also where a later write has found the new objects.
+    let mut file = open(&visitor);
+    let object = visitor.wire.0.lock().unwrap().objects[0].unwrap();
+    run(visitor.write_at(&mut file, 0, &[3; 10])).unwrap();
+    migrates_to(&visitor, object, 7 + object);
+    run(visitor.write_at(&mut file, 20, &[3; 10])).unwrap();
+    assert_eq!(run(visitor.close(file)), relaid);
+}
+
+#[test]
+fn c193_file_that_has_grown_by_another_client_is_closed_without_an_error() {
+    let (visitor, cache) = begun(false, 100);
+    let mut file = open(&visitor);
+    run(cache.write(&visitor, &mut file, 0, vec![3; 10])).unwrap();
+    grows(&visitor, 50);
+    assert_eq!(run(cache.fsync(&visitor, &file)), Ok(()));
+    assert_eq!(run(cache.close(&visitor, file)), Ok(()));
+    // One that was only read is closed without a look at its layout.
+    let file = open(&visitor);
+    asked(&visitor);
+    run(visitor.close(file)).unwrap();
+    assert_eq!(asked(&visitor), [Opcode::MDS_CLOSE]);
 }
