@@ -8,10 +8,11 @@ use std::sync::Mutex;
 
 use lnet_types::{ByteOrder, Errno, Nid};
 use lustre_client::visitor::{
-    CacheWire, DirWish, End, LayoutError, Moved, ObjectAsk, ObjectEnd, OpenHow, VisitError, Wire,
+    CacheWire, Create, DirWish, End, LayoutError, Moved, ObjectAsk, ObjectEnd, OpenHow, VisitError,
+    Wire,
 };
 use lustre_wire::fid::ObjectId;
-use lustre_wire::ldlm::{Intent, LayoutIntent, LayoutOp, LockReply};
+use lustre_wire::ldlm::{Intent, LayoutIntent, LayoutOp, LockReply, LockRequest};
 use lustre_wire::mds::{CreateRecord, MdtBody};
 use lustre_wire::mgs::{ConfigBody, ConfigResult, TableEntryHead, TableKind};
 use lustre_wire::msg::MsgBuilder;
@@ -22,7 +23,7 @@ use lustre_wire::striping::{
 use lustre_wire::{Body, ConnectData, Fid, Header, ImportKind, Layout, MsgKind, Opcode, Service};
 use ptlrpc::{Call, CallError, CallId, ImportConfig, Reply};
 use rpc_interop::archive::Archive;
-use rpc_interop::visit::{begin, capture, recorded, run};
+use rpc_interop::visit::{DIR, begin, capture, recorded, run};
 
 const LITTLE: ByteOrder = ByteOrder::Little;
 
@@ -129,6 +130,14 @@ fn refused(errno: Errno) -> End {
     CallError::Refused(errno).into()
 }
 
+/// The answer to an intent that has this result.
+fn intent_result(call: &Call, errno: Errno) -> End {
+    let policy_res2 = i64::from(errno.negative()) as u64;
+    let lock = LockReply { policy_res1: 1, policy_res2, ..LockReply::default() };
+    let body = MdtBody::default().to_bytes(LITTLE);
+    said(call.opcode, 301, &[lock.to_bytes(LITTLE), body, Vec::new()])
+}
+
 /// Directory of the file `d`, of which 64 KiB are on its metadata target.
 const DOM_DIR: Fid = Fid { seq: 0x2_0000_0402, oid: 7, ver: 0 };
 
@@ -223,12 +232,8 @@ fn c189_a_layout_that_another_client_changes_is_asked_for_again_after_a_pause() 
         as_recorded(call);
         match turns.fetch_add(1, Ordering::Relaxed) {
             0 => Some(refused(Errno::EAGAIN)),
-            1 => {
-                let busy = Errno::EBUSY.negative();
-                let lock =
-                    LockReply { policy_res1: 1, policy_res2: busy as u64, ..LockReply::default() };
-                Some(said(call.opcode, 301, &[lock.to_bytes(LITTLE), Vec::new()]))
-            }
+            1 => Some(intent_result(call, Errno::EBUSY)),
+            2 => Some(intent_result(call, Errno::EINPROGRESS)),
             _ => None,
         }
     });
@@ -239,9 +244,9 @@ fn c189_a_layout_that_another_client_changes_is_asked_for_again_after_a_pause() 
         visitor.prepare(&mut file, 4000, 104_000).await
     })
     .unwrap();
-    assert_eq!(wire.pauses.load(Ordering::Relaxed), 2);
+    assert_eq!(wire.pauses.load(Ordering::Relaxed), 3);
     let asked = wire.asked(Opcode::LDLM_ENQUEUE);
-    assert_eq!(asked.iter().filter_map(layout_intent).count(), 3);
+    assert_eq!(asked.iter().filter_map(layout_intent).count(), 4);
 }
 
 #[test]
@@ -268,6 +273,73 @@ const OLD: u32 = 0x4000_0000;
 fn opens(call: &Call) -> bool {
     let intent = call.buffers.get(1).and_then(|bytes| Intent::parse(LITTLE, bytes).ok());
     call.opcode == Opcode::LDLM_ENQUEUE && intent == Some(Intent::OPEN)
+}
+
+/// Whether a call opens a name, and makes the file if there is none.
+fn creates(call: &Call) -> bool {
+    let intent = call.buffers.get(1).and_then(|bytes| Intent::parse(LITTLE, bytes).ok());
+    call.opcode == Opcode::LDLM_ENQUEUE && intent == Some(Intent::OPEN | Intent::CREAT)
+}
+
+/// The records of opens.
+fn open_records(calls: &[Call]) -> Vec<CreateRecord> {
+    let opens = calls.iter().filter(|call| opens(call) || creates(call));
+    opens.map(|call| CreateRecord::parse(LITTLE, call.buffers.get(2).unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn c267_open_that_is_in_progress_goes_again_as_a_new_request_after_a_pause() {
+    let archive = recorded("namespace", 391, "f10", DIR);
+    for rounds in [2, 5, u32::MAX] {
+        let turns = AtomicU32::new(0);
+        let wire = Bent::new(&archive, move |call| {
+            let is_open = opens(call) || creates(call);
+            let later = is_open && turns.fetch_add(1, Ordering::Relaxed) < rounds;
+            later.then(|| intent_result(call, Errno::EINPROGRESS))
+        });
+        let visitor = begin(&wire);
+        let made = run(async {
+            let dir = visitor.find(b"/f10", false).await?;
+            let how = OpenHow { read: false, write: true, truncate: true };
+            let create = Create { mode: 0o666, ..Create::default() };
+            let file = visitor.create(&dir, b"file", how, &create).await?;
+            visitor.close(file).await
+        });
+        let again = rounds.min(5);
+        let expected = if rounds > 5 { Err(Errno::EINPROGRESS) } else { Ok(()) };
+        assert_eq!(made.map_err(|e| e.errno()), expected, "{rounds}");
+        assert_eq!(wire.pauses.load(Ordering::Relaxed), again, "{rounds}");
+        let asked = wire.asked(Opcode::LDLM_ENQUEUE);
+        let asked: Vec<&Call> = asked.iter().filter(|call| creates(call)).collect();
+        assert_eq!(asked.len() as u32, again + 1, "{rounds}");
+        // C-76.
+        let mut cookies: Vec<u64> = asked
+            .iter()
+            .map(|call| {
+                LockRequest::parse(LITTLE, call.buffers.get(0).unwrap()).unwrap().handles[0]
+            })
+            .collect();
+        cookies.dedup();
+        assert_eq!(cookies.len(), asked.len(), "{rounds}");
+    }
+}
+
+#[test]
+fn c267_open_of_an_existing_file_that_is_in_progress_goes_again() {
+    let archive = recorded("striped-4-ost", u32::MAX, "f3", STRIPED_DIR);
+    let turns = AtomicU32::new(0);
+    let wire = Bent::new(&archive, move |call| {
+        let later = opens(call) && turns.fetch_add(1, Ordering::Relaxed) < 1;
+        later.then(|| intent_result(call, Errno::EINPROGRESS))
+    });
+    let visitor = begin(&wire);
+    run(async {
+        let file = visitor.find(b"/f3/a", false).await?;
+        visitor.close(visitor.open_file(&file).await?).await
+    })
+    .unwrap();
+    assert_eq!(wire.pauses.load(Ordering::Relaxed), 1);
+    assert_eq!(open_records(&wire.asked(Opcode::LDLM_ENQUEUE)).len(), 2);
 }
 
 /// The recorded answer to an open, with another layout.

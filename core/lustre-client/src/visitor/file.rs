@@ -27,8 +27,8 @@ pub(super) const DATA_MODIFIED: u32 = 0x200;
 /// How much newer a time of access must be for a close to bring it, in seconds, as servers are set by default
 /// (C-104). One with a longer step keeps no time of access more exactly than that.
 const ATIME_STEP: i64 = 60;
-/// How often a layout is asked for again that another client is changing.
-const MAKE_RETRIES: u32 = 5;
+/// How often an intent is sent again that the target can't carry out yet, each time after a longer pause.
+const INTENT_RETRIES: u32 = 5;
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -313,9 +313,31 @@ pub(super) struct Found {
 }
 
 impl<W: Wire> Visitor<W> {
+    /// Opens. An open that the target can't carry out yet goes again as a new request (C-267).
+    pub(super) async fn open_at(
+        &self,
+        mdt: &Remote<W::Link>,
+        mut open: intent::Open<'_>,
+        name: &[u8],
+    ) -> Result<Found, Refusal> {
+        let mut tries = 0;
+        loop {
+            match self.open_once(mdt, open, name).await {
+                Err(refusal)
+                    if refusal.error.errno() == Errno::EINPROGRESS && tries < INTENT_RETRIES =>
+                {
+                    tries += 1;
+                    Box::pin(self.wire.pause(tries)).await;
+                    open.cookie = self.cookie();
+                }
+                end => return end,
+            }
+        }
+    }
+
     /// Opens; the lock that came with it is given back at once (C-67), while objects are asked for sizes.
     /// What the target says counts in its order (C-63). A result of old peers has its low half alone.
-    pub(super) async fn open_at(
+    async fn open_once(
         &self,
         mdt: &Remote<W::Link>,
         open: intent::Open<'_>,
@@ -783,10 +805,11 @@ impl<W: Wire> Visitor<W> {
         let mut tries = 0;
         let bytes = loop {
             match Box::pin(self.make_once(mdt, file.fid, (start, end))).await {
-                // Another client changes the layout just now (C-189).
-                Err(VisitError::Refused { errno: Errno::EBUSY | Errno::EAGAIN, .. })
-                    if tries < MAKE_RETRIES =>
-                {
+                // Another client changes the layout just now, or the target can't do it yet (C-189, C-267).
+                Err(VisitError::Refused {
+                    errno: Errno::EBUSY | Errno::EAGAIN | Errno::EINPROGRESS,
+                    ..
+                }) if tries < INTENT_RETRIES => {
                     tries += 1;
                     self.wire.pause(tries).await;
                 }
