@@ -344,6 +344,45 @@ fn object_that_is_gone_is_no_file_that_is_gone() {
     let _ = fs::remove_dir_all(&dir);
 }
 
+/// The owner has opened it before: permissions that it has now do not count (C-77, C-78).
+#[test]
+fn read_only_file_is_written_by_its_owner_after_an_eviction() {
+    let (server, dir) = ("127.96.10.1", fresh::path("file-read-only"));
+    let (_server, server_rpc) = serve(server, &dir);
+    let (_root, _, by_root) = begin("127.96.10.2", server, Access::Change);
+    let (_node, rpc) = node("127.96.10.3");
+    let who = Identity { uid: 1000, gid: 1000, ..Identity::default() };
+    let config = MountConfig { who, ..config("127.96.10.3", server, Access::Change) };
+    wait(async {
+        let root = by_root.root_node().await.unwrap();
+        by_root.make_dir(&root, b"open", 0o777, &[]).await.unwrap();
+        let mount = Mount::begin(&rpc, config).await.unwrap();
+        let sub = mount.find(b"/open", true).await.unwrap();
+        let create = Create { mode: 0o444, ..Create::default() };
+        let mut file = mount.create(&sub, b"f", OpenHow::WRITE, &create).await.unwrap();
+        mount.write_at(&mut file, 0, b"some").await.unwrap();
+        mount.fsync(&file).await.unwrap();
+        let ours = |e: &lustre_rt::ExportView| e.client == "visitor-127.96.10.3" && e.target == MDT;
+        for export in server_rpc.exports().unwrap().into_iter().filter(ours) {
+            server_rpc.with(move |rpc| rpc.evict(export.id)).unwrap();
+        }
+        // A call learns of it.
+        while mount.find(b"/open", true).await.is_err() {}
+        mount.write_at(&mut file, 4, b" more").await.unwrap();
+        mount.close(file).await.unwrap();
+        let node = mount.find(b"/open/f", true).await.unwrap();
+        assert_eq!(mount.attributes(&node).await.unwrap().size, 9);
+        // Its permissions count for an open that is not the same one.
+        assert_eq!(
+            mount.open_for(&node, OpenHow::WRITE).await.unwrap_err().errno(),
+            lnet_rt::Errno::EACCES
+        );
+        mount.end().await.unwrap();
+        by_root.end().await.unwrap();
+    });
+    let _ = fs::remove_dir_all(&dir);
+}
+
 /// A program that has mounted a file system outlives its servers.
 #[test]
 fn target_that_was_away_for_longer_than_the_limit_is_used_again_when_it_is_back() {

@@ -535,8 +535,8 @@ fn c263_file_that_has_mirrors_when_it_is_opened_again_is_not_written() {
         .map(|call| CreateRecord::parse(LITTLE, call.buffers.get(2).unwrap()).unwrap())
         .collect();
     let [_, again] = &records[..] else { panic!("two opens: {records:?}") };
-    // C-82.
-    assert_eq!((again.flags_low, again.head.fid2), (0x80_0003, fid));
+    // C-78, C-82.
+    assert_eq!((again.flags_low, again.head.fid2), (0x280_0003, fid));
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(super) const OPEN_CREATE: u32 = 0x40;
 const OPEN_EXCLUSIVE: u32 = 0x80;
 pub(super) const OPEN_TRUNCATE: u32 = 0x200;
 const OPEN_BY_FID: u32 = 0x80_0000;
+/// Permissions do not count for the owner, who has opened the file before.
+const OPEN_OWNER_OVERRIDE: u32 = 0x200_0000;
 const OPEN_DIRECTORY: u32 = 0x1_0000;
 const OPEN_HAS_LAYOUT: u32 = 0x4000_0000;
 /// Upper half: no restore from the archive, as a visit would wait for it; a default layout in the reply
@@ -39,7 +41,7 @@ pub(super) enum Opened<'a> {
     File(&'a [u8]),
     /// A directory, by its FID.
     Dir(Fid),
-    /// A file that was opened before, by its FID (C-82).
+    /// A file that was opened before, by its FID (C-78, C-82).
     Again(Fid),
     /// A file whose name is on another target than it is itself (C-110).
     Remote(Fid),
@@ -102,7 +104,7 @@ pub(super) fn open(who: &Identity, open: Open<'_>) -> Call {
     let (how, fid1, fid2, name) = match opened {
         Opened::File(name) => (0, dir, none, name),
         Opened::Dir(fid) => (OPEN_BY_FID | OPEN_DIRECTORY, dir, fid, empty),
-        Opened::Again(fid) => (OPEN_BY_FID, dir, fid, empty),
+        Opened::Again(fid) => (OPEN_BY_FID | OPEN_OWNER_OVERRIDE, dir, fid, empty),
         Opened::Remote(fid) => (0, fid, dir, empty),
         Opened::New(new) => {
             let exclusive = if new.exclusive { OPEN_EXCLUSIVE } else { 0 };
