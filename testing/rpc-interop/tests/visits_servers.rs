@@ -342,6 +342,47 @@ fn c267_open_of_an_existing_file_that_is_in_progress_goes_again() {
     assert_eq!(open_records(&wire.asked(Opcode::LDLM_ENQUEUE)).len(), 2);
 }
 
+#[test]
+fn c86_open_is_kept_or_closed_where_its_lock_is_not_given_back() {
+    let archive = recorded("striped-4-ost", u32::MAX, "f3", STRIPED_DIR);
+    let fails = |call: &mut Call| (call.opcode == Opcode::LDLM_CANCEL).then(|| refused(Errno::EIO));
+    let wire = Bent::new(&archive, fails);
+    let visitor = begin(&wire);
+    let locked = |call: &mut Call, archive: &Archive| {
+        // With a lock, whatever the recorded server has given.
+        let ours: Vec<Vec<u8>> = call.buffers.iter().map(<[u8]>::to_vec).collect();
+        let mut answer = archive.answer(call.opcode, &ours)?;
+        let lock = LockReply::parse(LITTLE, &answer.buffers[0]).unwrap();
+        answer.buffers[0] = LockReply { handle: 77, ..lock }.to_bytes(LITTLE);
+        Some(said(call.opcode, 0, &answer.buffers))
+    };
+    run(async {
+        let file = visitor.find(b"/f3/a", false).await?;
+        let file = visitor.open_file(&file).await?;
+        visitor.read(&file, 0, 400_000).await?;
+        visitor.close(file).await
+    })
+    .unwrap();
+    assert!(!wire.asked(Opcode::LDLM_CANCEL).is_empty(), "a lock was given");
+    assert_eq!(wire.asked(Opcode::MDS_CLOSE).len(), 1);
+
+    // The lock may be on the data, whose size is asked for then.
+    let archive = dom_file();
+    let wire = Bent::new(&archive, |call| match opens(call) {
+        true => locked(call, &archive),
+        false => fails(call),
+    });
+    let visitor = begin(&wire);
+    let e = run(async {
+        let file = visitor.find(b"/f6/d", false).await?;
+        visitor.open_file(&file).await
+    })
+    .unwrap_err();
+    assert_eq!(e.errno(), Errno::EIO);
+    assert_eq!(wire.asked(Opcode::LDLM_CANCEL).len(), 1);
+    assert_eq!(wire.asked(Opcode::MDS_CLOSE).len(), 1);
+}
+
 /// The recorded answer to an open, with another layout.
 fn opened_with(
     archive: &Archive,

@@ -354,7 +354,10 @@ impl<W: Wire> Visitor<W> {
         }
         // The lock may be on the data that is here: its size is asked for when the lock is gone.
         let here = |layout: &FileLayout| layout.on_mdt().is_some();
-        let waits = matches!(&shown, Ok((_, Ok(layout), _)) if here(layout));
+        let waits = match &shown {
+            Ok((body, Ok(layout), is)) if here(layout) => Some((*body, *is)),
+            _ => None,
+        };
         let merged = async {
             let (body, layout, disposition) = shown?;
             let attributes = match &layout {
@@ -377,12 +380,17 @@ impl<W: Wire> Visitor<W> {
             })
         };
         let found = async {
-            if waits {
-                self.give_back(mdt, lock.handle).await?;
-                return merged.await;
+            if let Some((body, is)) = waits {
+                let Err(e) = self.give_back(mdt, lock.handle).await else { return merged.await };
+                // Without its handle the caller can't end the open (C-86).
+                if is.contains(Disposition::OPENED) {
+                    let record = intent::closed(&self.who, body.fid1, body.gid);
+                    let _ = self.close_with(&record, body.open_handle, answer.call).await;
+                }
+                return Err(e.into());
             }
-            let (given, found) = both(self.give_back_with_others(mdt, lock.handle), merged).await;
-            given?;
+            // A lock that is not given back goes with the next request for locks: the file is open.
+            let (_, found) = both(self.give_back_with_others(mdt, lock.handle), merged).await;
             found
         };
         Box::pin(found).await
