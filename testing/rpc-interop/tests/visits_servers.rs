@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use lnet_types::{ByteOrder, Errno, Nid};
 use lustre_client::visitor::{
-    CacheWire, Create, DirWish, End, LayoutError, Moved, ObjectAsk, ObjectEnd, OpenHow, VisitError,
-    Wire,
+    Access, CacheWire, Create, DirWish, End, Identity, LayoutError, Moved, ObjectAsk, ObjectEnd,
+    OpenHow, VisitConfig, VisitError, Visitor, Wire, Wish,
 };
 use lustre_wire::fid::ObjectId;
 use lustre_wire::ldlm::{Intent, LayoutIntent, LayoutOp, LockReply, LockRequest};
@@ -23,7 +23,7 @@ use lustre_wire::striping::{
 use lustre_wire::{Body, ConnectData, Fid, Header, ImportKind, Layout, MsgKind, Opcode, Service};
 use ptlrpc::{Call, CallError, CallId, ImportConfig, Reply};
 use rpc_interop::archive::Archive;
-use rpc_interop::visit::{DIR, begin, capture, recorded, run};
+use rpc_interop::visit::{DIR, begin, capture, config, recorded, run};
 
 const LITTLE: ByteOrder = ByteOrder::Little;
 
@@ -340,6 +340,54 @@ fn c267_open_of_an_existing_file_that_is_in_progress_goes_again() {
     .unwrap();
     assert_eq!(wire.pauses.load(Ordering::Relaxed), 1);
     assert_eq!(open_records(&wire.asked(Opcode::LDLM_ENQUEUE)).len(), 2);
+}
+
+/// A file that is there is created again by a user with group 0, without or with a layout: what comes of it
+/// where the target refuses, and the opens.
+fn created_again(
+    errno: Errno,
+    groups: &[u32],
+    create: &Create,
+) -> (Result<bool, Errno>, Vec<CreateRecord>) {
+    let archive = recorded("striped-4-ost", u32::MAX, "f3", STRIPED_DIR);
+    let wire = Bent::new(&archive, |call| creates(call).then(|| intent_result(call, errno)));
+    let who = Identity { uid: 1000, gid: 1000, groups: groups.to_vec(), umask: 0o22 };
+    let config = VisitConfig { who, ..config(Access::Change) };
+    let visitor = run(Visitor::begin(&wire, config)).unwrap();
+    let made = run(async {
+        let dir = visitor.find(b"/f3", false).await?;
+        let file = visitor.create(&dir, b"a", OpenHow::WRITE, create).await?;
+        let created = file.created();
+        visitor.close(file).await?;
+        Ok::<_, VisitError>(created)
+    });
+    (made.map_err(|e| e.errno()), open_records(&wire.asked(Opcode::LDLM_ENQUEUE)))
+}
+
+#[test]
+fn c197_file_that_has_objects_is_opened_without_the_layout_that_a_new_one_would_get() {
+    let layout = Wish { count: Some(2), ..Wish::default() }.bytes().unwrap();
+    let create = Create { mode: 0o644, layout, ..Create::default() };
+    let (made, records) = created_again(Errno::EEXIST, &[], &create);
+    assert_eq!(made, Ok(false));
+    let flags: Vec<u32> = records.iter().map(|record| record.flags_low).collect();
+    assert_eq!(flags, [0x4000_0043, 3]);
+    // Another client was faster.
+    let exclusive = Create { exclusive: true, ..create };
+    let (made, records) = created_again(Errno::EEXIST, &[], &exclusive);
+    assert_eq!((made, records.len()), (Err(Errno::EEXIST), 1));
+}
+
+#[test]
+fn c246_file_that_is_there_is_opened_with_its_group_where_its_creation_is_refused() {
+    let create = Create { mode: 0o644, ..Create::default() };
+    let (made, records) = created_again(Errno::EACCES, &[0], &create);
+    assert_eq!(made, Ok(false));
+    let groups: Vec<u32> = records.iter().map(|record| record.head.suppgid2).collect();
+    assert_eq!(groups, [u32::MAX, 0]);
+    // A user of one group has named it.
+    let (made, records) = created_again(Errno::EACCES, &[], &create);
+    assert_eq!((made, records.len()), (Err(Errno::EACCES), 1));
 }
 
 #[test]

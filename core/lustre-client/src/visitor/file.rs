@@ -567,6 +567,13 @@ impl<W: Wire> Visitor<W> {
             };
             match self.open_at(mdt, open, name).await {
                 Ok(found) => break found,
+                Err(refusal) if self.is_to_be_found(create, refusal.error.errno()) => {
+                    let there = async {
+                        let node = self.lookup(dir, name, name).await.map_err(|_| refusal.error)?;
+                        self.open_for(&node, how).await
+                    };
+                    return Box::pin(there).await;
+                }
                 Err(refusal) => mdt = Box::pin(self.redirected(mdt, refusal, turn)).await?,
             }
             turn += 1;
@@ -581,6 +588,18 @@ impl<W: Wire> Visitor<W> {
         // It exists, on another target (C-84).
         let node = Box::pin(self.lookup(dir, name, name)).await?;
         Box::pin(self.open_for(&node, how)).await
+    }
+
+    /// Whether a file that was not made may be there, and open if it is not to be made: one that has objects
+    /// gets no other layout (C-197), and an open that makes a file does not name the group of one that is there
+    /// (C-246).
+    fn is_to_be_found(&self, create: &Create, errno: Errno) -> bool {
+        !create.exclusive
+            && match errno {
+                Errno::EEXIST => !create.layout.is_empty(),
+                Errno::EACCES => !self.who.groups.is_empty(),
+                _ => false,
+            }
     }
 
     /// Permissions of what is made, and the mask for the target to apply; without a target that applies
