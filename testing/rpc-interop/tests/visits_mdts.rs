@@ -5,7 +5,7 @@
 
 use lnet_types::{ByteOrder, Errno};
 use lustre_client::visitor::{
-    Changes, Create, DirWish, FileKind, OpenHow, SetXattr, Statfs, VisitError, Visitor, Wire,
+    Changes, Create, DirWish, FileKind, Name, OpenHow, SetXattr, Statfs, VisitError, Visitor, Wire,
 };
 use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{Disposition, Intent, LockReply};
@@ -377,6 +377,42 @@ fn c163_a_name_in_a_directory_that_was_spread_meanwhile_is_made_in_its_stripe() 
         (head.fid1, head.parent_layout_version)
     });
     assert_eq!(records.collect::<Vec<_>>(), [(DIR, 1), (THERE, 3)]);
+}
+
+/// The same directory while its names move to other stripes.
+fn moving() -> Answer {
+    let mut answer = spread();
+    let Ok(Striping::Dir(head, stripes)) = Striping::parse(&answer.buffers[1]) else {
+        panic!("a striped directory")
+    };
+    let head = DirHead { hash: head.hash | 0x8000_0000, ..head };
+    answer.buffers[1] = Striping::Dir(head, stripes).to_bytes();
+    answer
+}
+
+#[test]
+fn c162_listed_file_of_a_directory_whose_layout_changes_has_the_stripe_that_has_its_name() {
+    let archive = archive();
+    let fid = Fid { oid: 77, ..THERE };
+    let moving_dir = |there| {
+        let wire = Noted::new(&archive).answering(Opcode::MDS_GETATTR_NAME, moving());
+        let wire = wire.answering(Opcode::MDS_GETATTR_NAME, looked_up(None));
+        wire.answering_if(Opcode::MDS_GETATTR_NAME, asks_there, looked_up(there))
+    };
+    let done = Answer { buffers: vec![MdtBody::default().to_bytes(LITTLE)], ..Answer::default() };
+    let wire = moving_dir(Some(fid)).answering(REINT[0], done);
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    let found = run(visitor.node(fid, &dir, b"n2")).unwrap();
+    assert_eq!((found.fid, wire.targets(&[Opcode::MDS_GETATTR_NAME])), (fid, vec![0, 0, 1]));
+    run(visitor.remove(&found)).unwrap();
+    assert_eq!(places(&wire), [(THERE, fid)]);
+    // Its name is gone.
+    let wire = moving_dir(None).answering_if(Opcode::MDS_GETATTR, asks_for_dir, moving());
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    let name = Name { name: b"n2".to_vec(), fid, kind: None };
+    assert_eq!(run(visitor.list(&dir, &[name])), [Ok(None)]);
 }
 
 #[test]

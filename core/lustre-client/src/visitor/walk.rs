@@ -179,9 +179,15 @@ impl<W: Wire> Visitor<W> {
         Ok((body, layout.get(..len).unwrap_or_default().to_vec()))
     }
 
-    /// The file of a FID that was found by a name.
+    /// The file of a FID that was found by a name. Where the layout of the directory does not say which stripe
+    /// has the name, it is the file that has the name now: changes of the name need its stripe (C-159, C-162).
+    ///
+    /// # Errors
+    /// `ENOENT`, no answer.
     pub async fn node(&self, fid: Fid, parent: &Node, name: &[u8]) -> Result<Node, VisitError> {
-        let dir = parent.stripe_of(name).unwrap_or(parent.fid);
+        let Some(dir) = parent.stripe_of(name) else {
+            return Box::pin(self.lookup(parent, name, name)).await;
+        };
         let at = (dir, parent.body.gid, name.to_vec());
         self.fetch(fid, parent.fid, at, parent.below()).await
     }
@@ -441,7 +447,10 @@ impl<W: Wire> Visitor<W> {
             };
             match found.await {
                 Ok(attributes) => Ok(Some(attributes)),
-                Err(VisitError::Refused { errno: Errno::ENOENT, .. }) => Ok(None),
+                Err(
+                    VisitError::Refused { errno: Errno::ENOENT, .. }
+                    | VisitError::Path { errno: Errno::ENOENT, .. },
+                ) => Ok(None),
                 Err(e) => Err(e),
             }
         };
