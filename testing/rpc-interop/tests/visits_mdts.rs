@@ -13,7 +13,7 @@ use lustre_wire::mds::{CreateRecord, MdtBody, NameRecord, Record, ReintOp};
 use lustre_wire::striping::{DirDefault, DirHead, Magic, Striping};
 use lustre_wire::{Fid, Layout, Opcode};
 use rpc_interop::archive::{Answer, Archive};
-use rpc_interop::visit::{DIR, Noted, begin, elsewhere, node, recorded, run};
+use rpc_interop::visit::{DIR, Noted, ROOT, begin, elsewhere, node, recorded, run};
 
 const LITTLE: ByteOrder = ByteOrder::Little;
 const REINT: &[Opcode] = &[Opcode::MDS_REINT];
@@ -365,7 +365,8 @@ fn c163_a_name_in_a_directory_that_was_spread_meanwhile_is_made_in_its_stripe() 
     let wire = Noted::new(&archive).refusing(REINT[0], Errno::ESTALE, 0, &MdtBody::default());
     let wire = wire.answering_if(Opcode::MDS_GETATTR, asks_for_dir, spread());
     let made = MdtBody { mode: 0o040_755, ..MdtBody::default() };
-    let made = Answer { buffers: vec![made.to_bytes(LITTLE)], ..Answer::default() };
+    let buffers = vec![made.to_bytes(LITTLE), Vec::new(), Vec::new()];
+    let made = Answer { buffers, ..Answer::default() };
     let wire = with_defaults(wire.answering(REINT[0], made), &[None; 3]);
     let visitor = begin(&wire);
     let dir = node(&visitor, "/f10");
@@ -377,6 +378,36 @@ fn c163_a_name_in_a_directory_that_was_spread_meanwhile_is_made_in_its_stripe() 
         (head.fid1, head.parent_layout_version)
     });
     assert_eq!(records.collect::<Vec<_>>(), [(DIR, 1), (THERE, 3)]);
+}
+
+/// Whether a request is for attributes of a new directory by its FID.
+fn asks_for_new(buffers: &[Vec<u8>]) -> bool {
+    let asked = buffers.first().and_then(|bytes| MdtBody::parse(LITTLE, bytes).ok());
+    asked
+        .is_some_and(|asked| ![DIR, ROOT].contains(&asked.fid1) && asked.valid.contains(Valid::MEA))
+}
+
+#[test]
+fn c282_new_directory_of_which_the_reply_has_no_layout_is_asked_for_it() {
+    let archive = archive();
+    let body = MdtBody { mode: 0o040_755, ..MdtBody::default() };
+    // As servers up to 2.15 answer, and as later ones do.
+    for (behind, asked) in [(0, true), (1, true), (2, false)] {
+        let mut buffers = vec![body.to_bytes(LITTLE)];
+        buffers.resize(1 + behind, Vec::new());
+        let wire =
+            Noted::new(&archive).answering(REINT[0], Answer { buffers, ..Answer::default() });
+        let wire = with_defaults(wire, &[None; 2]);
+        let wire = wire.answering_if(Opcode::MDS_GETATTR, asks_for_new, spread());
+        let visitor = begin(&wire);
+        let dir = node(&visitor, "/f10");
+        let made = run(visitor.make_dir(&dir, b"dd", 0o777, b"")).unwrap();
+        let attributes = wire.made(&[Opcode::MDS_GETATTR]);
+        let count = attributes.iter().filter(|made| asks_for_new(&made.buffers)).count();
+        assert_eq!(count, usize::from(asked), "{behind}");
+        let stripes = run(visitor.dir_stripes(&made)).unwrap().stripes;
+        assert_eq!(stripes, if asked { vec![(0, HERE), (1, THERE)] } else { Vec::new() });
+    }
 }
 
 /// The same directory while its names move to other stripes.

@@ -135,9 +135,13 @@ impl<W: Wire> Visitor<W> {
         let body: MdtBody =
             answer.get(1).ok_or_else(|| mdt.bad("expected attributes of a file"))?;
         let layout = answer.reply.msg().ok().and_then(|msg| Some(msg.buffer(3)?.to_vec()));
+        let parent = (parent.fid, parent.gid, name.to_vec());
+        // Servers up to 2.15 do not say whether they have striped it (C-282).
+        if layout.is_none() && mode & KIND == DIR_MODE && self.mdts.len() > 1 {
+            return self.fetch(fid, dir.fid, parent, dir.below()).await.map_err(|e| e.at(name));
+        }
         let layout = layout.unwrap_or_default();
         let layout = layout.get(..body.eadatasize as usize).unwrap_or(&layout).to_vec();
-        let parent = (parent.fid, parent.gid, name.to_vec());
         Ok(Node { fid, dir: dir.fid, parent, body, layout, depth: dir.below() })
     }
 

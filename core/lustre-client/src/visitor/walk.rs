@@ -192,7 +192,7 @@ impl<W: Wire> Visitor<W> {
         self.fetch(fid, parent.fid, at, parent.below()).await
     }
 
-    async fn fetch(
+    pub(super) async fn fetch(
         &self,
         fid: Fid,
         dir: Fid,
