@@ -446,6 +446,27 @@ fn c162_listed_file_of_a_directory_whose_layout_changes_has_the_stripe_that_has_
     assert_eq!(run(visitor.list(&dir, &[name])), [Ok(None)]);
 }
 
+/// Whether a request is for a name in `/f10`.
+fn asks_here(buffers: &[Vec<u8>]) -> bool {
+    let asked = buffers.first().and_then(|bytes| MdtBody::parse(LITTLE, bytes).ok());
+    asked.is_some_and(|asked| asked.fid1 == HERE)
+}
+
+#[test]
+fn directory_that_another_client_makes_first_is_found() {
+    let archive = archive();
+    let wire =
+        Noted::new(&archive).answering_if(Opcode::MDS_GETATTR_NAME, asks_here, looked_up(None));
+    let wire = with_defaults(wire, &[None; 2]);
+    let wire = wire.refusing(REINT[0], Errno::EEXIST, 0, &MdtBody::default());
+    let there = Fid { oid: 77, ..THERE };
+    let wire = wire.answering_if(Opcode::MDS_GETATTR_NAME, asks_here, looked_up(Some(there)));
+    let visitor = begin(&wire);
+    let dir = node(&visitor, "/f10");
+    let (found, is_new) = run(visitor.child_or_new_dir(&dir, b"dd", 0o777)).unwrap();
+    assert_eq!((found.fid, is_new, wire.targets(REINT).len()), (there, false, 1));
+}
+
 #[test]
 fn a_directory_that_is_stale_and_has_the_same_layout_is_not_asked_again() {
     let archive = archive();

@@ -162,6 +162,29 @@ impl<W: Wire> Visitor<W> {
         self.make_node(dir, name, (DIR_MODE | mode & 0o7777, None), layout).await
     }
 
+    /// The file of a name in a directory, of whatever kind it is; a directory is made if there is none.
+    /// `true`: this client has made it. One that another client makes meanwhile is there like any other.
+    ///
+    /// # Errors
+    /// As [`Visitor::child`] and [`Visitor::make_dir`].
+    pub async fn child_or_new_dir(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<(Node, bool), VisitError> {
+        match self.lookup(dir, name, name).await {
+            Err(e) if e.errno() == Errno::ENOENT => {}
+            found => return Ok((found?, false)),
+        }
+        match self.make_dir(dir, name, mode, b"").await {
+            Err(e) if e.errno() == Errno::EEXIST => {
+                Ok((self.lookup(dir, name, name).await?, false))
+            }
+            made => Ok((made?, true)),
+        }
+    }
+
     /// Makes a symbolic link with this text.
     ///
     /// # Errors

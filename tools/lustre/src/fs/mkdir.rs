@@ -62,13 +62,16 @@ async fn one(at: &At<'_>, parents: bool, mode: Option<u32>, layout: &[u8]) -> Re
     for name in above {
         stop.check()?;
         path = path.join(name);
-        dir = match mount.child(&dir, name).await {
-            Err(e) if parents && e.errno() == lnet_types::Errno::ENOENT => {
-                made.push(path.clone());
-                mount.make_dir(&dir, name, 0o777, b"").await?
-            }
-            Ok(node) if node.kind() == FileKind::Link => mount.find(path.bytes(), true).await?,
-            found => found?,
+        let (node, is_new) = match parents {
+            true => mount.child_or_new_dir(&dir, name, 0o777).await?,
+            false => (mount.child(&dir, name).await?, false),
+        };
+        if is_new {
+            made.push(path.clone());
+        }
+        dir = match node.kind() {
+            FileKind::Link => mount.find(path.bytes(), true).await?,
+            _ => node,
         };
     }
     match mount.make_dir(&dir, last, mode.unwrap_or(0o777), layout).await {

@@ -236,15 +236,12 @@ impl Copy<'_> {
 
     /// A directory in another one, made if there is none.
     async fn enter(&self, dir: &Node, name: &[u8], meta: &Metadata) -> Result<Node> {
-        match self.mount.child(dir, name).await {
-            Ok(node) if node.kind() == FileKind::Dir => Ok(node),
-            Ok(_) => bail!("expected a directory of this name in the destination"),
-            Err(e) if e.errno() == lnet_types::Errno::ENOENT => {
-                // Open for its owner until all is in it.
-                let mode = meta.mode() & 0o7777 | 0o700;
-                Ok(self.mount.make_dir(dir, name, mode, b"").await?)
-            }
-            Err(e) => Err(e.into()),
+        // Open for its owner until all is in it.
+        let mode = meta.mode() & 0o7777 | 0o700;
+        let (node, _) = self.mount.child_or_new_dir(dir, name, mode).await?;
+        match node.kind() {
+            FileKind::Dir => Ok(node),
+            _ => bail!("expected a directory of this name in the destination"),
         }
     }
 
