@@ -48,26 +48,39 @@ pub(super) async fn targets<W: Wire>(
     fsname: &str,
 ) -> Result<Targets, VisitError> {
     let name = format!("{fsname}-client");
-    let logs = both(read(wire, mgs, &name), read(wire, mgs, PARAMETERS));
-    let ((config, parameters), locations) = both(logs, table::locations(wire, mgs, fsname)).await;
-    let Some(mut config) = config? else {
-        return Err(VisitError::NoFileSystem { fsname: fsname.to_owned() });
+    let found = async {
+        let Some(log) = open(wire, mgs, &name).await? else {
+            return Err(VisitError::NoFileSystem { fsname: fsname.to_owned() });
+        };
+        // Whether there is a table the server has said when it has answered.
+        let (config, locations) =
+            both(read(wire, mgs, log), table::locations(wire, mgs, fsname)).await;
+        Ok((config?, locations))
     };
+    let set = async {
+        match open(wire, mgs, PARAMETERS).await? {
+            Some(log) => read(wire, mgs, log).await,
+            None => Ok(Config::default()),
+        }
+    };
+    let (found, parameters) = both(found, set).await;
+    let (mut config, locations) = found?;
     // A site without parameters has no log of them (C-15), and without them a client has its own.
-    config.add(parameters.ok().flatten().unwrap_or_default());
+    config.add(parameters.unwrap_or_default());
     let mut targets = config.targets();
     table::apply(locations, &mut targets);
     Ok(targets)
 }
 
-/// What a log says; `None`: there is none of this name.
-async fn read<W: Wire>(
+/// Length of the place of a log.
+const PLACE: u32 = LlogdBody::LEN as u32;
+
+/// Where a log is; `None`: there is none of this name.
+async fn open<W: Wire>(
     wire: &W,
     mgs: &Remote<W::Link>,
     name: &str,
-) -> Result<Option<Config>, VisitError> {
-    const PLACE: u32 = LlogdBody::LEN as u32;
-    let block = BLOCK_LEN as u32;
+) -> Result<Option<LlogdBody>, VisitError> {
     let begun =
         call(Opcode::LLOG_ORIGIN_HANDLE_CREATE, &LlogdBody::default(), Some(name), &[PLACE]);
     let opened = match mgs.ask(wire, begun).await {
@@ -75,7 +88,16 @@ async fn read<W: Wire>(
         end => end?,
     };
     let log: LlogdBody = opened.get(1).ok_or_else(|| mgs.bad("expected the place of a log"))?;
-    let log = LlogdBody { flags: PLAIN, ..log };
+    Ok(Some(LlogdBody { flags: PLAIN, ..log }))
+}
+
+/// What a log says.
+async fn read<W: Wire>(
+    wire: &W,
+    mgs: &Remote<W::Link>,
+    log: LlogdBody,
+) -> Result<Config, VisitError> {
+    let block = BLOCK_LEN as u32;
     let block_from = |seen: u32, offset| {
         let index = seen.saturating_add(1);
         let at = LlogdBody { index, saved_index: seen, len: block, offset, ..log };
@@ -119,5 +141,5 @@ async fn read<W: Wire>(
         }
         offset = read.offset / u64::from(block) * u64::from(block);
     }
-    Ok(Some(config))
+    Ok(config)
 }

@@ -113,7 +113,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lustre-wire",
         ],
     ),
-    ("ulnet", &["lnetctl", "lnetd", "lst", "lustre", "ulnet-demo", "ulnet-perf", "ulnet-sim"]),
+    (
+        "ulnet",
+        &["lnet-rt", "lnetctl", "lnetd", "lst", "lustre", "ulnet-demo", "ulnet-perf", "ulnet-sim"],
+    ),
 ];
 
 /// Pure crates that have a shell with I/O behind their feature `io`.
