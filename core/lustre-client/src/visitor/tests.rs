@@ -1,5 +1,7 @@
 //! Data of one file that other clients change too, in a world of calls that are answered at once.
 
+#![allow(clippy::disallowed_types, reason = "the calls of a visit share one world")]
+
 use core::future::{Future, ready};
 use core::pin::pin;
 use core::sync::atomic::AtomicU64;
@@ -32,6 +34,9 @@ const LITTLE: ByteOrder = ByteOrder::Little;
 const FILE: Fid = Fid { seq: 0x2_0000_0401, oid: 1, ver: 0 };
 /// Where the first component ends.
 const BORDER: u64 = 1 << 20;
+
+/// Status, buffers, bulk data.
+type Answer = (i32, Vec<Vec<u8>>, Vec<u8>);
 
 /// A file of two components.
 #[derive(Debug)]
@@ -129,12 +134,7 @@ impl Site {
         self.data.get(&key(id)).map(|data| data.len() as u64).ok_or(Errno::ENOENT)
     }
 
-    /// Status, buffers, bulk data.
-    fn answer(
-        &mut self,
-        call: &Call,
-        moved: &Moved,
-    ) -> Result<(i32, Vec<Vec<u8>>, Vec<u8>), Errno> {
+    fn answer(&mut self, call: &Call, moved: &Moved) -> Result<Answer, Errno> {
         let buffer = |index| call.buffers.get(index).unwrap();
         let obdo = || Obdo::parse(LITTLE, buffer(0)).unwrap();
         self.asked.push(call.opcode);
