@@ -100,6 +100,17 @@ mod tests {
         assert_eq!(starts, [1, 5, 9, 13].map(|n| n * STRIPE_UNIT));
     }
 
+    #[test]
+    fn runs_of_a_range_off_a_page_end_at_borders() {
+        let mib = 1 << 20;
+        let lens = |stripes| {
+            let runs = runs(&striped(64, stripes), 100, 9 * mib, 4 * mib);
+            runs.iter().map(|run| run.len).collect::<Vec<_>>()
+        };
+        assert_eq!(lens(1), [4 * mib - 100, 4 * mib, mib + 100]);
+        assert_eq!(lens(2), [4 * mib - 100, 4 * mib, mib + 100]);
+    }
+
     proptest! {
         #[test]
         fn runs_have_each_byte_once_and_are_whole_in_their_objects(
