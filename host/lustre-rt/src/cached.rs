@@ -122,7 +122,7 @@ impl CachedMount {
     /// Waits until what was written survives all targets, its name too.
     ///
     /// # Errors
-    /// `EIO`, once, if something was lost; no answer, or a refusal.
+    /// `EIO`, once, if something was lost; [`VisitError::Relaid`]; no answer, or a refusal.
     pub async fn fsync(&self, file: &OpenFile) -> Result<(), VisitError> {
         self.cache.fsync(&self.mount, file).await
     }
@@ -130,7 +130,7 @@ impl CachedMount {
     /// Waits until what was written survives the targets, and closes the file in any case.
     ///
     /// # Errors
-    /// `EIO`, once, if something was lost; no answer, or a refusal.
+    /// `EIO`, once, if something was lost; [`VisitError::Relaid`]; no answer, or a refusal.
     pub async fn close(&self, file: OpenFile) -> Result<(), VisitError> {
         self.cache.close(&self.mount, file).await
     }

@@ -32,7 +32,7 @@ const FIFTH: &str = "127.96.4.1";
 const SIXTH: &str = "127.96.7.1";
 const SEVENTH: &str = "127.96.8.1";
 const EIGHTH: &str = "127.96.9.1";
-const NINTH: &str = "127.96.10.1";
+const NINTH: &str = "127.96.11.1";
 const MDT: &str = "lfs-MDT0000_UUID";
 const STRIPE: usize = 64 << 10;
 
@@ -447,7 +447,7 @@ fn target_that_is_connected_is_asked_again_after_a_call_that_was_not_answered_in
 fn files_of_after_an_eviction_have_fids_of_another_sequence() {
     let dir = fresh::path("file-sequence");
     let (_server, server_rpc) = serve(NINTH, &dir);
-    let (_node, _rpc, mount) = begin("127.96.10.2", NINTH, Access::Change);
+    let (_node, _rpc, mount) = begin("127.96.11.2", NINTH, Access::Change);
     wait(async {
         let root = mount.root_node().await.unwrap();
         let made = async |name: &[u8]| {

@@ -381,7 +381,7 @@ impl<C: Send + Sync> FileCache<C> {
     /// Waits until what was written survives all targets, its name too.
     ///
     /// # Errors
-    /// `EIO`, once, if something was lost; no answer, or a refusal.
+    /// `EIO`, once, if something was lost; [`VisitError::Relaid`]; no answer, or a refusal.
     pub async fn fsync<W: CacheWire<Cache = C>>(
         &self,
         visitor: &Visitor<W>,
@@ -394,7 +394,7 @@ impl<C: Send + Sync> FileCache<C> {
     /// Waits until what was written survives the targets, and closes the file in any case.
     ///
     /// # Errors
-    /// `EIO`, once, if something was lost; no answer, or a refusal.
+    /// `EIO`, once, if something was lost; [`VisitError::Relaid`]; no answer, or a refusal.
     pub async fn close<W: CacheWire<Cache = C>>(
         &self,
         visitor: &Visitor<W>,

@@ -118,7 +118,7 @@ pub struct Config {
     unused: BTreeSet<String>,
     /// Devices by `active=`; the last record counts.
     switched: BTreeMap<String, bool>,
-    /// The same by patterns of devices.
+    /// The same by patterns of devices, with their kind: `osc.lfs-OST0003*`.
     patterns: Vec<(String, bool)>,
     times: SiteTimes,
 }
@@ -234,10 +234,8 @@ impl Config {
     fn parameter(&mut self, setting: &str) {
         let Some((name, value)) = setting.split_once('=') else { return };
         self.times.put(name, value.parse().ok());
-        let mut words = name.split('.');
-        if let (Some("osc" | "mdc"), Some(pattern), Some("active"), None) =
-            (words.next(), words.next(), words.next(), words.next())
-        {
+        let switch = name.strip_suffix(".active");
+        if let Some(pattern) = switch.filter(|p| p.starts_with("osc.") || p.starts_with("mdc.")) {
             self.patterns.push((pattern.to_owned(), value != "0"));
         }
     }
@@ -245,8 +243,9 @@ impl Config {
     /// Whether a device is in use: what is set for all clients comes after what is set for one file system,
     /// and the last record of each counts.
     fn is_active(&self, device: &str) -> bool {
-        // Clients name their devices with an address behind.
-        let name = format!("{device}-ffff000000000000");
+        // Clients name their devices with their kind before and an address behind.
+        let kind = if device.ends_with("-mdc") { "mdc" } else { "osc" };
+        let name = format!("{kind}.{device}-ffff000000000000");
         let fitting = self.patterns.iter().rev();
         let mut fitting = fitting.filter(|(pattern, _)| fits(pattern.as_bytes(), name.as_bytes()));
         fitting.next().map(|(_, on)| *on).or(self.switched.get(device).copied()).unwrap_or(true)
@@ -433,14 +432,18 @@ mod tests {
             "osc.lfs-OST0002-osc-*.active=0",
             "osc.other-*.active=0",
             "osc.lfs-OST0002*.active=1",
+            "mdc.*.active=0",
             "at_max=300",
             "jobid_var=none",
             "active",
         ] {
             says(&mut config, Command::SET_PARAM, &["general", setting, "lctl"]);
         }
+        // Each kind has its own.
+        says(&mut config, Command::SETUP, &["lfs-MDT0000-mdc", "lfs-MDT0000_UUID", "a"]);
+        says(&mut config, Command::ADD_MDC, &["lfs-clilmv", "lfs-MDT0000_UUID", "0", "1"]);
         let active: Vec<bool> = config.targets().osts.values().map(|ost| ost.active).collect();
-        assert_eq!(active, [true, false, true]);
+        assert_eq!((active, config.targets().mdts[&0].active), (vec![true, false, true], false));
         let times = config.targets().times.of(&Tunables::default());
         assert_eq!(times.at_max, core::time::Duration::from_secs(300));
         // Devices that are named behind it count as well.

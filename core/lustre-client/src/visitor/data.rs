@@ -534,6 +534,8 @@ impl<W: Wire> Visitor<W> {
             let written = file.is_written();
             file.follow(layout, written);
         }
+        // Of what was written before, nothing is wanted any more.
+        file.relaid &= size != 0;
         // Its objects learn another time.
         file.mtime = None;
         if let Some(last) = size.checked_sub(1) {

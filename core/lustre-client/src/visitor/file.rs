@@ -128,7 +128,7 @@ pub struct OpenFile {
     size: AtomicU64,
     changed: AtomicBool,
     /// It was moved to other objects after data was written: some may have gone to the former ones.
-    relaid: bool,
+    pub(super) relaid: bool,
     /// Losses of the visit of which its program knows.
     pub(super) said_losses: AtomicU64,
     /// The time of the last change of data that it will have.
@@ -389,7 +389,8 @@ impl<W: Wire> Visitor<W> {
                 }
                 return Err(e.into());
             }
-            // A lock that is not given back goes with the next request for locks: the file is open.
+            // A lock that is not given back goes with the next request for locks, or is called back: the
+            // file is open.
             let (_, found) = both(self.give_back_with_others(mdt, lock.handle), merged).await;
             found
         };
@@ -848,8 +849,9 @@ impl<W: Wire> Visitor<W> {
         if layout.is_to_be_made(start, end) {
             return Err(LayoutError::NotMade(start).into());
         }
-        file.adopt(self.taken(layout));
-        Ok(())
+        let written = file.is_written();
+        file.follow(Ok(self.taken(layout)), written);
+        file.layout.as_ref().map(|_| ()).map_err(|e| VisitError::Layout(*e))
     }
 
     /// Lets the metadata target make objects for a range; the layout of the file with them.

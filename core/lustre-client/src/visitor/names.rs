@@ -151,7 +151,8 @@ impl<W: Wire> Visitor<W> {
     ///
     /// # Errors
     /// `EEXIST`, a parent that may not be changed, a target that is not there, a layout that is none, no
-    /// answer.
+    /// answer. Where older servers are asked for the layout of what they have made (C-282), the directory is
+    /// there though that fails.
     pub async fn make_dir(
         &self,
         dir: &Node,

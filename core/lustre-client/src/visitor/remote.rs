@@ -111,11 +111,10 @@ impl<L> Remote<L> {
         }
     }
 
-    /// Whether it was not reached, and was not connected since. A call that waits for a lock of another
-    /// client may take longer than its limit (L-47), and says nothing of a target that is connected.
+    /// Whether it was not reached, and was not connected since.
     fn is_unreachable<W: Wire<Link = L>>(&self, wire: &W, link: &L) -> bool {
         let mark = self.unreachable.load(Ordering::Relaxed);
-        mark != 0 && wire.connections(link) < mark && !wire.is_connected(link)
+        mark != 0 && wire.connections(link) < mark
     }
 
     /// It is to be asked soon: one that was not asked before connects now.
@@ -138,7 +137,7 @@ impl<L> Remote<L> {
     }
 
     /// A call. A target that was not reached once is not tried again before it is connected again: each
-    /// outage of a target costs a visit the time of one call at most. With an error, what was to be written
+    /// outage of a target that is noticed costs a visit the time of one call at most. With an error, what was to be written
     /// comes back.
     pub(super) async fn ask_with<W: Wire<Link = L>>(
         &self,
@@ -170,8 +169,12 @@ impl<L> Remote<L> {
                 return Ok(Answer { reply, bytes, call });
             }
             Err(CallError::LimitPassed) => {
-                let mark = wire.connections(link).saturating_add(1);
-                self.unreachable.store(mark, Ordering::Relaxed);
+                // One that is connected is slow: a call that waits for a lock of another client may take
+                // longer than its limit (L-47).
+                if !wire.is_connected(link) {
+                    let mark = wire.connections(link).saturating_add(1);
+                    self.unreachable.store(mark, Ordering::Relaxed);
+                }
                 self.lost(wire, link).await
             }
             Err(CallError::Refused(errno)) => VisitError::Refused { target: target(), errno },

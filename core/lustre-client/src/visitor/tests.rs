@@ -479,6 +479,23 @@ fn c195_file_moved_after_a_write_is_reported_by_fsync_and_close() {
 }
 
 #[test]
+fn c195_file_moved_before_objects_are_made_for_a_write_is_reported_until_it_is_emptied() {
+    let relaid = Err(VisitError::Relaid { file: FILE });
+    let (visitor, _) = begun(false, 100);
+    let mut file = open(&visitor);
+    run(visitor.write_at(&mut file, 0, &[3; 10])).unwrap();
+    // The former object is still there, and the layout that comes with new objects names another one.
+    migrates_to(&visitor, 1, 7);
+    visitor.wire.0.lock().unwrap().data.insert((1, 0), Vec::new());
+    run(visitor.write_at(&mut file, BORDER, &[3; 10])).unwrap();
+    assert_eq!(run(visitor.fsync(&file)), relaid);
+    run(visitor.truncate(&mut file, 0)).unwrap();
+    run(visitor.write_at(&mut file, 0, &[4; 10])).unwrap();
+    assert_eq!(run(visitor.fsync(&file)), Ok(()));
+    assert_eq!(run(visitor.close(file)), Ok(()));
+}
+
+#[test]
 fn c193_file_that_has_grown_by_another_client_is_closed_without_an_error() {
     let (visitor, cache) = begun(false, 100);
     let mut file = open(&visitor);

@@ -30,7 +30,7 @@ impl Client {
         im.invalidating = true;
         im.no_cached_data = true;
         im.version_failed = false;
-        im.lost = u16::try_from(im.retained.uncommitted()).unwrap_or(u16::MAX);
+        im.lost = u32::try_from(im.retained.uncommitted()).unwrap_or(u32::MAX);
         self.abort_older(cx, import);
         self.warn_later(cx, import);
         self.invalidated(cx, import);
@@ -45,7 +45,7 @@ impl Client {
         im.invalidating = false;
         im.invalid = im.deactivated;
         cx.common.timers.stop(Timer::Import(import));
-        let lost = core::mem::take(&mut im.lost).into();
+        let lost = core::mem::take(&mut im.lost);
         for call in im.retained.take_void() {
             cx.common.events.push_back(Event::Unretained { import, call, committed: false });
         }

@@ -197,7 +197,7 @@ pub(crate) struct Import {
     /// Answered requests that are repeated after a crash of the server.
     pub(crate) retained: Retention,
     /// How many of them an eviction under way has made void, at most this many: it fits between other fields.
-    pub(crate) lost: u16,
+    pub(crate) lost: u32,
     /// The program replays locks over this import.
     pub(crate) replays_locks: bool,
     pub(crate) lock_stage: LockStage,

@@ -29,11 +29,9 @@ const fn advice(errno: Errno) -> Option<&'static str> {
         Errno::EISDIR => "it is a directory",
         Errno::ENOTDIR => "a part of the path is no directory",
         Errno::ELOOP => "too many symbolic links follow each other",
-        Errno::EINVAL => {
-            "the server takes no such value; into itself or below itself nothing can be moved"
-        }
-        Errno::EOPNOTSUPP => "the server does not do this",
-        Errno::EIO => "the server could not read or write it: see its log",
+        Errno::EINVAL => "no such value is accepted; nothing can be moved into itself",
+        Errno::EOPNOTSUPP => "this can't be done with such a file or on this server",
+        Errno::EIO => "it could not be read or written",
         Errno::ENAMETOOLONG => "a name has at most 255 bytes, a link 4095",
         _ => return None,
     })
