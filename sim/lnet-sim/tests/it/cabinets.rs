@@ -90,3 +90,12 @@ fn pa084_two_quiesces_evict_no_client_that_lives_and_all_are_back_within_140_s()
     let span = advised.span.unwrap();
     assert!(span < Duration::from_secs(140), "{advised}");
 }
+
+/// One seed each; docs/losses.md has a hundred.
+#[test]
+fn pa152_no_event_evicts_a_client_that_lives_where_the_recommendations_are_followed() {
+    for event in &EVENTS {
+        let advised = play(event.name, "C");
+        assert_eq!(advised.evicted, 0, "{}: {advised}", event.name);
+    }
+}
