@@ -248,7 +248,11 @@ impl Config {
         let name = format!("{kind}.{device}-ffff000000000000");
         let fitting = self.patterns.iter().rev();
         let mut fitting = fitting.filter(|(pattern, _)| fits(pattern.as_bytes(), name.as_bytes()));
-        fitting.next().map(|(_, on)| *on).or(self.switched.get(device).copied()).unwrap_or(true)
+        fitting
+            .next()
+            .map(|(_, on)| *on)
+            .or_else(|| self.switched.get(device).copied())
+            .unwrap_or(true)
     }
 
     fn indexed(&self, command: &ConfigCommand<'_>) -> Result<(String, u32), ConfigError> {

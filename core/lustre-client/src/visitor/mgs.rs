@@ -63,7 +63,8 @@ pub(super) async fn targets<W: Wire>(
             None => Ok(Config::default()),
         }
     };
-    let (found, parameters) = both(found, set).await;
+    // They are large, and all that wait for them would hold room for them.
+    let (found, parameters) = both(Box::pin(found), Box::pin(set)).await;
     let (mut config, locations) = found?;
     // A site without parameters has no log of them (C-15), and without them a client has its own.
     config.add(parameters.unwrap_or_default());
