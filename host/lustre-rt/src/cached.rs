@@ -170,8 +170,8 @@ fn of_object(e: ObjectsError) -> CallError {
 impl NodeWire {
     async fn carried_out(&self, object: Object, ask: ObjectAsk) -> ObjectEnd {
         let ended = match ask {
-            ObjectAsk::Write { part, offset, bytes } => {
-                object.write_part_at(part, offset, bytes).await
+            ObjectAsk::Write { writer, part, offset, bytes, mtime } => {
+                object.write_part_at((writer, part), offset, bytes, mtime).await
             }
             ObjectAsk::Read { offset, len } => {
                 let mut buffer = self.buffer(len as usize);
@@ -187,8 +187,8 @@ impl NodeWire {
                 };
             }
             ObjectAsk::Size => object.size().await,
-            ObjectAsk::Fsync => object.fsync().await,
-            ObjectAsk::Close => object.close().await,
+            ObjectAsk::Fsync(writer) => object.fsync_by(writer).await,
+            ObjectAsk::Close(writer) => object.close_by(writer).await,
         };
         ObjectEnd { result: ended.map_err(of_object), bytes: Vec::new() }
     }

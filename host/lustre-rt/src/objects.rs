@@ -13,7 +13,7 @@ use async_channel::{Receiver, bounded};
 use lnet_rt::{Buffer, Errno, Nid, OpError, RegionId, Stack};
 use lnet_types::IoVec;
 use lustre_client::osc::{
-    Cx, FilePart, LockWaits, OpId, Osc, OscConfig, OscError, OscStats, wanted,
+    Cx, FilePart, LockWaits, OpId, Osc, OscConfig, OscError, OscStats, Writer, wanted,
 };
 use lustre_wire::fid::ObjectId;
 use lustre_wire::{Fid, ImportKind};
@@ -173,6 +173,18 @@ impl Objects {
         reads: bool,
         f: impl FnOnce(&mut Osc, IoVec, &mut Cx<'_, '_, '_>) -> Result<OpId, OscError> + Send + 'static,
     ) -> Begun {
+        self.begin_heard(None, buffer, reads, f)
+    }
+
+    /// The same of an operation that says what was lost of an object: if its program has gone away, the next
+    /// one says it.
+    fn begin_heard(
+        &self,
+        hears: Option<(Writer, ObjectId)>,
+        buffer: Option<Buffer>,
+        reads: bool,
+        f: impl FnOnce(&mut Osc, IoVec, &mut Cx<'_, '_, '_>) -> Result<OpId, OscError> + Send + 'static,
+    ) -> Begun {
         let (tx, end) = bounded(1);
         let (import, limit, upper) = (self.import.id(), self.limit, self.node.upper);
         let freed = self.node.freed.clone();
@@ -189,7 +201,8 @@ impl Objects {
             }
             stack.with_upper(upper, |host: &mut Host, below| {
                 let due = limit.map(|limit| below.now() + limit);
-                let waiting = Waiting { end: tx, region: region.filter(|_| reads), due };
+                let region_read = region.filter(|_| reads);
+                let waiting = Waiting { end: tx, region: region_read, due, hears };
                 let Host { ptlrpc, locks, seats, .. } = host;
                 let mut rpc = ptlrpc.rpc(below);
                 let cx = &mut Cx { locks, rpc: &mut rpc };
@@ -228,13 +241,14 @@ impl Object {
     /// The same to an object that is part of a file, which the target is to know.
     pub(crate) fn write_part_at(
         &self,
-        part: FilePart,
+        (writer, part): (Writer, FilePart),
         offset: u64,
         bytes: impl Into<Buffer>,
+        mtime: Option<i64>,
     ) -> ObjectOp {
-        let (id, mtime) = (self.id, now());
+        let (id, mtime) = (self.id, mtime.or_else(now));
         ObjectOp(self.objects.begin(Some(bytes.into()), false, move |osc, memory, cx| {
-            osc.write_part((id, part), offset, memory, mtime, cx)
+            osc.write_part(writer, (id, part), offset, memory, mtime, cx)
         }))
     }
 
@@ -262,15 +276,27 @@ impl Object {
     /// Waits until what was written before survives the target. Fails with `EIO`, once, if data was lost
     /// since the last time.
     pub fn fsync(&self) -> ObjectOp {
+        self.fsync_by(Writer::Program)
+    }
+
+    pub(crate) fn fsync_by(&self, writer: Writer) -> ObjectOp {
         let id = self.id;
-        ObjectOp(self.objects.begin(None, false, move |osc, _, cx| osc.fsync(id, cx)))
+        ObjectOp(self.objects.begin_heard(Some((writer, id)), None, false, move |osc, _, cx| {
+            osc.fsync_by(writer, id, cx)
+        }))
     }
 
     /// The program is done with the object: waits until the target has what was written. Fails with
     /// `EIO`, once, if data was lost since the last time.
     pub fn close(self) -> ObjectOp {
+        self.close_by(Writer::Program)
+    }
+
+    pub(crate) fn close_by(self, writer: Writer) -> ObjectOp {
         let id = self.id;
-        ObjectOp(self.objects.begin(None, false, move |osc, _, cx| osc.close(id, cx)))
+        ObjectOp(self.objects.begin_heard(Some((writer, id)), None, false, move |osc, _, cx| {
+            osc.close_by(writer, id, cx)
+        }))
     }
 }
 
@@ -386,6 +412,32 @@ impl IntoFuture for ObjectRead {
             };
             of_read(result, buffer)
         })
+    }
+}
+
+/// Memory of a caller that the node has. A caller that has gone away takes nothing back: it is freed then.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    region: Option<RegionId>,
+    freed: Freed,
+}
+
+impl Lent {
+    pub(crate) const fn new(region: RegionId, freed: Freed) -> Self {
+        Self { region: Some(region), freed }
+    }
+
+    /// The memory, for its caller.
+    pub(crate) fn take_back(mut self, stack: &mut Stack) -> Option<Buffer> {
+        stack.take_back(self.region.take()?).ok()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(region) = self.region {
+            self.freed.extend([region]);
+        }
     }
 }
 

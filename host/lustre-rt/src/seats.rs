@@ -10,7 +10,8 @@ use ldlm::Mode;
 use ldlm::client::{LockClient, LockEvent, Stage};
 use lnet_rt::{Below, Instant, NodeHandle, OpError, RegionId};
 use lnet_types::IoVec;
-use lustre_client::osc::{Cx, OpId, Osc, OscError, OscEvent};
+use lustre_client::osc::{Cx, OpId, Osc, OscError, OscEvent, Writer};
+use lustre_wire::fid::ObjectId;
 use lustre_wire::ldlm::{Policy, ResourceName};
 use lustre_wire::{BodyFlags, Opcode};
 use ptlrpc::{CallError, Event, ImportId, ImportState, Ptlrpc, Rpc};
@@ -38,6 +39,8 @@ pub(crate) struct Waiting {
     pub(crate) region: Option<RegionId>,
     /// It waits no longer.
     pub(crate) due: Option<Instant>,
+    /// Of what it hears losses.
+    pub(crate) hears: Option<(Writer, ObjectId)>,
 }
 
 struct Seat {
@@ -179,11 +182,15 @@ impl Seats {
                         if let Some(at) = waiting.due {
                             due.remove(&(at, *import, op));
                         }
+                        let lost = result.err();
                         let result = result.map_err(ObjectsError::Failed);
-                        let Waiting { end, region, .. } = waiting;
+                        let Waiting { end, region, hears, .. } = waiting;
                         if end.try_send(Ended { result, region }).is_err() {
-                            // A program that has gone away takes nothing back.
+                            // A program that has gone away takes nothing back, and has heard nothing.
                             freed.extend(region);
+                            if let (Some((writer, id)), Some(errno)) = (hears, lost) {
+                                seat.osc.unheard(writer, id, errno);
+                            }
                         }
                     }
                     OscEvent::Free(memory) => freed.extend(regions(&memory)),

@@ -10,6 +10,9 @@ use super::LockId;
 
 /// The cache is looked at so often.
 const PERIOD: Duration = Duration::from_secs(10);
+/// Unused locks of one import, however large a volume the server names: clients of it keep what they know of as
+/// many objects.
+const UNUSED_MAX: usize = 32_768;
 /// A round that begins removes at least so many.
 const ROUND_MIN: usize = 16;
 /// In a round at most so many lose their protection.
@@ -126,7 +129,8 @@ impl Cache {
     /// How many are too many, counted in the order in which they go.
     fn surplus(&self, now: Instant) -> usize {
         let CacheLimits { lru_size, max_age, factor, .. } = self.limits;
-        let over = if self.slv == 0 { self.len().saturating_sub(lru_size) } else { 0 };
+        let most = if self.slv == 0 { lru_size } else { lru_size.max(UNUSED_MAX) };
+        let over = self.len().saturating_sub(most);
         let unused = self.len() as u64;
         let goes = |(n, (used, _)): &(usize, &(Instant, LockId))| {
             let idle = now.saturating_since(*used);
@@ -164,6 +168,16 @@ mod tests {
         assert_eq!(cache.round(at(101)), []);
         let mut cache = hundred(CacheLimits { lru_size: 50, ..limits });
         assert_eq!(cache.round(at(100)).len(), 50);
+    }
+
+    #[test]
+    fn l58_however_large_the_volume_is_unused_locks_are_bounded() {
+        let mut cache = Cache::new(CacheLimits::default());
+        cache.volume(at(0), u64::MAX);
+        (0..UNUSED_MAX as u64).for_each(|n| cache.insert(at(0), LockId(n), false));
+        assert_eq!(cache.round(at(1)), []);
+        (0..20).for_each(|n| cache.insert(at(1), LockId(u64::MAX - n), false));
+        assert_eq!(cache.round(at(1)), (0..20).map(LockId).collect::<Vec<_>>());
     }
 
     #[test]

@@ -78,6 +78,11 @@ impl Io {
         self.op.is_none().then_some(self.key)
     }
 
+    /// Whether it is a read under way.
+    fn reads_now(&self) -> bool {
+        self.op.is_some() && self.wait != Wait::Turn
+    }
+
     /// What was written, which the target may lose.
     fn as_written(&self, good: bool) -> Written {
         let pieces = self.pieces.iter().map(|(_, piece)| *piece).collect();
@@ -183,10 +188,12 @@ impl Osc {
         }
     }
 
-    /// Begins data requests, as many as may be under way: first those that something waits for.
+    /// Begins data requests, as many as may be under way: first what is to be written back, beside one read.
     pub(super) fn launch(&mut self, cx: &mut Cx<'_, '_, '_>) {
         while self.ios.len().saturating_sub(self.reads.len()) < self.config.in_flight {
-            if self.write_back(cx) {
+            // A program that writes without end must not keep reads from their end, and with them their locks.
+            let read_first = !self.reads.is_empty() && !self.ios.values().any(Io::reads_now);
+            if !read_first && self.write_back(cx) {
                 continue;
             }
             let Some(id) = self.reads.pop_front() else { return };
@@ -198,20 +205,26 @@ impl Osc {
     fn write_back(&mut self, cx: &mut Cx<'_, '_, '_>) -> bool {
         let brw = self.brw(cx);
         let checksum = self.checksum(cx);
-        let keys: Vec<Key> = self.urgent.iter().copied().collect();
-        for key in keys {
+        let mut turn = None;
+        while let Some((at, key)) = self.urgent.after(turn) {
+            turn = Some(at);
             let busy: Vec<Range<u64>> = self.ios.values().filter_map(|io| io.writes(key)).collect();
             let Some(object) = self.objects.get_mut(&key) else {
-                self.urgent.remove(&key);
+                self.urgent.remove(key);
                 continue;
             };
-            let pieces = object.dirty.take_run(brw.into(), &busy);
+            let pieces = object.dirty.take_run(brw.into(), &busy, &object.called_back());
             let Some((offset, _)) = pieces.first().copied() else {
+                // What is on its way at the same place is over first.
                 if !object.dirty.is_urgent(&(0..u64::MAX)) {
-                    self.urgent.remove(&key);
+                    self.urgent.remove(key);
                 }
                 continue;
             };
+            self.urgent.remove(key);
+            if object.dirty.is_urgent(&(0..u64::MAX)) {
+                self.urgent.insert(key, object.urgency());
+            }
             let len = pieces.iter().map(|(_, piece)| piece.len).sum();
             let mut memory = IoVec::new();
             for (_, piece) in &pieces {

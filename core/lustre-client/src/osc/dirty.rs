@@ -93,17 +93,26 @@ impl Dirty {
         any
     }
 
-    /// Takes out what one request writes: from the first piece that is waited for on, as far as pieces
+    /// Takes out what one request writes: from the first piece that is waited for on, in one of the ranges
+    /// `first` if there is one, as far as pieces
     /// follow each other whose space is promised in the same way, up to the next multiple of `max`: a run that
     /// ends inside of a page makes all that follow begin inside of one, and pages count as whole ones (P-46).
     /// Nothing that overlaps `busy`.
-    pub(super) fn take_run(&mut self, max: u64, busy: &[Range<u64>]) -> Vec<(u64, Piece)> {
+    pub(super) fn take_run(
+        &mut self,
+        max: u64,
+        busy: &[Range<u64>],
+        first: &[Range<u64>],
+    ) -> Vec<(u64, Piece)> {
         let max = max.max(1);
         let free = |start: u64, piece: &Piece| {
             busy.iter().all(|busy| busy.end <= start || start + piece.len <= busy.start)
         };
-        let first = self.0.iter().find(|(start, piece)| piece.urgent && free(**start, piece));
-        let Some((&start, &Piece { granted, .. })) = first else { return Vec::new() };
+        let all = 0..u64::MAX;
+        let first = first.iter().chain([&all]).find_map(|range| {
+            self.over(range).find(|(start, piece)| piece.urgent && free(*start, piece))
+        });
+        let Some((start, &Piece { granted, .. })) = first else { return Vec::new() };
         let border = start.saturating_add(max - start % max);
         let mut end = start;
         for (&at, piece) in self.0.range(start..) {
@@ -114,6 +123,11 @@ impl Dirty {
             end = at + piece.len;
         }
         self.cut(start..end.min(border))
+    }
+
+    /// All bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.values().map(|piece| piece.len).sum()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -161,7 +175,7 @@ mod tests {
         let old = dirty.insert(40, piece(id, 20));
         assert_eq!(shape(&old), [(40, 20, 40)]);
         assert!(dirty.is_urgent(&(59..60)));
-        let run = dirty.take_run(1000, &[]);
+        let run = dirty.take_run(1000, &[], &[]);
         assert_eq!(shape(&run), [(0, 40, 0), (40, 20, 0), (60, 40, 60)]);
         assert!(dirty.is_empty());
     }
@@ -185,12 +199,15 @@ mod tests {
         dirty.insert(0, piece(id, 10));
         dirty.insert(10, Piece { granted: false, ..piece(id, 10) });
         dirty.insert(30, piece(id, 30));
-        assert_eq!(dirty.take_run(1000, &[]), [], "nothing waits");
+        assert_eq!(dirty.take_run(1000, &[], &[]), [], "nothing waits");
         dirty.urge(&(0..100), |_| true);
-        assert_eq!(shape(&dirty.take_run(1000, core::slice::from_ref(&(5..6)))), [(10, 10, 0)]);
-        assert_eq!(shape(&dirty.take_run(1000, &[])), [(0, 10, 0)]);
-        assert_eq!(shape(&dirty.take_run(20, &[])), [(30, 10, 0)]);
-        assert_eq!(shape(&dirty.take_run(20, &[])), [(40, 20, 10)]);
+        assert_eq!(
+            shape(&dirty.take_run(1000, core::slice::from_ref(&(5..6)), &[])),
+            [(10, 10, 0)]
+        );
+        assert_eq!(shape(&dirty.take_run(1000, &[], &[])), [(0, 10, 0)]);
+        assert_eq!(shape(&dirty.take_run(20, &[], &[])), [(30, 10, 0)]);
+        assert_eq!(shape(&dirty.take_run(20, &[], &[])), [(40, 20, 10)]);
         assert_eq!((dirty.end(), dirty.oldest()), (0, None));
     }
 

@@ -95,12 +95,11 @@ impl Grant {
         self.free = self.free.saturating_add(len);
     }
 
-    /// The target promises so much with a connection (C-229). A client that was connected before has promises
-    /// in its own account (L-96).
+    /// The target promises so much with a connection (C-229): to a client that was connected before all that
+    /// it holds, what is reserved included (L-96). Promises that came with lost replies are among them.
     pub(super) fn begin(&mut self, len: u64) {
-        if !core::mem::replace(&mut self.begun, true) {
-            self.add(len);
-        }
+        self.free = len.saturating_sub(self.reserved);
+        self.begun = true;
     }
 
     /// What the next connect says: all that is held, or what a new client would like to hold.
@@ -169,9 +168,11 @@ mod tests {
         let account = grant.account(1 << 40, 10);
         assert_eq!(account, Account { dirty: 10, wanted: u32::MAX, held: 40, used: 10 });
         grant.begin(70);
-        assert_eq!((grant.total(), grant.announced()), (120, 120));
-        grant.begin(70);
-        assert_eq!(grant.total(), 120, "L-96");
+        assert_eq!((grant.total(), grant.announced()), (70, 70));
+        grant.begin(120);
+        assert_eq!((grant.total(), grant.free), (120, 110), "L-96");
+        grant.begin(5);
+        assert_eq!((grant.total(), grant.free), (10, 0), "a target that holds less");
         grant.clear();
         assert_eq!(grant.announced(), GRANT_FIRST);
         grant.begin(70);

@@ -11,6 +11,8 @@ use lustre_wire::fid::ObjectId;
 use lustre_wire::ldlm::{Lvb, Policy};
 
 use super::dirty::{Dirty, Piece};
+use super::turns::Urgency;
+use super::writers::Writers;
 use super::{Cx, FilePart, OpId, Osc, OscEvent};
 
 /// A lock that this client has, in the words of data: from the first byte to the last.
@@ -36,6 +38,12 @@ pub(super) enum Then {
     Go(OpId),
 }
 
+impl Then {
+    const fn is_leave(self) -> bool {
+        matches!(self, Self::Leave(_))
+    }
+}
+
 /// The words of an object's resource.
 pub(super) type Key = [u64; 4];
 
@@ -49,15 +57,18 @@ pub(super) struct Object {
     /// Whether that is more than what this client has written.
     pub(super) size_known: bool,
     pub(super) mtime: Option<i64>,
+    /// Blocks of 512 bytes, as its target has said with a lock.
+    blocks: u64,
     pub(super) part: Option<FilePart>,
     pub(super) waits: Vec<(Range<u64>, Then)>,
     /// Operations under way.
     pub(super) ops: usize,
     /// Those of them that are to end when what was written is committed.
     pub(super) settling: usize,
-    /// What the next fsync and the next close say.
-    pub(super) fsync_error: Option<Errno>,
-    pub(super) close_error: Option<Errno>,
+    /// Who hears of what was lost.
+    pub(super) writers: Writers,
+    /// Locks on it, each with its last byte.
+    locks: Vec<(LockId, u64)>,
 }
 
 impl Object {
@@ -68,19 +79,29 @@ impl Object {
             size: 0,
             size_known: false,
             mtime: None,
+            blocks: 0,
             part: None,
             waits: Vec::new(),
             ops: 0,
             settling: 0,
-            fsync_error: None,
-            close_error: None,
+            writers: Writers::new(),
+            locks: Vec::new(),
         }
     }
 
-    /// Data was lost. The first reason counts.
-    pub(super) fn fail(&mut self, errno: Errno) {
-        self.fsync_error.get_or_insert(errno);
-        self.close_error.get_or_insert(errno);
+    /// Who waits for its data.
+    pub(super) fn urgency(&self) -> Urgency {
+        match self.waits.as_slice() {
+            [] => Urgency::Kept,
+            waits if waits.iter().any(|(_, then)| then.is_leave()) => Urgency::CalledBack,
+            _ => Urgency::Awaited,
+        }
+    }
+
+    /// Ranges whose locks other clients want.
+    pub(super) fn called_back(&self) -> Vec<Range<u64>> {
+        let called = self.waits.iter().filter(|(_, then)| then.is_leave());
+        called.map(|(range, _)| range.clone()).collect()
     }
 }
 
@@ -135,12 +156,14 @@ impl Osc {
             && !self.locks.contains_key(&lock)
         {
             self.locks.insert(lock, HeldLock { key, start, last: end });
+            object.locks.push((lock, end));
             let lvb = Lvb::parse_either(ByteOrder::Little, lvb).ok();
             let lvb = lvb.filter(|lvb| lvb.error().is_none());
             object.size_known = lvb.is_some();
             let size = lvb.map_or(object.size, |lvb| lvb.size);
             object.size = size.max(written);
             object.mtime = object.mtime.max(lvb.map(|lvb| lvb.mtime));
+            object.blocks = lvb.map_or(object.blocks, |lvb| lvb.blocks);
         }
         self.locked(op, lock, mode, cx);
     }
@@ -152,14 +175,25 @@ impl Osc {
         moving.max(dirty).unwrap_or(0)
     }
 
+    /// Bytes of an object that are dirty, or on their way.
+    fn unwritten(&self, key: Key) -> u64 {
+        let moving = self.ios.values().filter_map(|io| io.writes(key));
+        let moving: u64 = moving.map(|range| range.end - range.start).sum();
+        let dirty = self.objects.get(&key).map_or(0, |object| object.dirty.bytes());
+        moving.saturating_add(dirty)
+    }
+
     /// What this client knows of the object of a lock, for a client that asks (L-40).
     fn show(&self, lock: LockId) -> Option<Lvb> {
         let held = self.locks.get(&lock)?;
         let object = self.objects.get(&held.key)?;
         // Behind its locks others know better.
         let size = object.size.min(held.last.saturating_add(1));
-        let mtime = object.mtime.unwrap_or_default();
-        Some(Lvb { size, mtime, blocks: size.div_ceil(512), ..Lvb::default() })
+        // What the target has it knows itself: times may have been set back since (C-120).
+        let unwritten = self.unwritten(held.key);
+        let mtime = object.mtime.filter(|_| unwritten > 0).unwrap_or_default();
+        let blocks = object.blocks.saturating_add(unwritten.div_ceil(512));
+        Some(Lvb { size, mtime, blocks, ..Lvb::default() })
     }
 
     /// A lock is to go: what is dirty under it is written back first, or dropped (L-44).
@@ -190,8 +224,8 @@ impl Osc {
         let written = self.written(held.key);
         if let Some(object) = self.objects.get_mut(&held.key) {
             object.waits.retain(|(_, then)| *then != Then::Leave(lock));
-            let of = |other: &&HeldLock| other.key == held.key;
-            let last = self.locks.values().filter(of).map(|other| other.last).max();
+            object.locks.retain(|(other, _)| *other != lock);
+            let last = object.locks.iter().map(|(_, last)| *last).max();
             let bound = last.map_or(0, |last| last.saturating_add(1));
             object.size = object.size.min(bound).max(written);
             object.size_known &= last == Some(u64::MAX);
@@ -203,6 +237,18 @@ impl Osc {
         }
         self.check(held.key, cx);
         self.tidy(held.key);
+    }
+
+    /// The target has dropped this client, and with it the locks under which data is dirty: nothing of it may
+    /// be written under later ones, since other clients have written between.
+    pub(super) fn lose_dirty(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        for id in core::mem::take(&mut self.crowd) {
+            self.unlocked(id, cx);
+        }
+        let keys: Vec<Key> = self.objects.keys().copied().collect();
+        for key in keys {
+            self.drop_dirty(key, &(0..u64::MAX), Some(Errno::EIO), cx);
+        }
     }
 
     /// Drops dirty data. With an error it is lost, and the object says so.
@@ -239,7 +285,7 @@ impl Osc {
             (None, Err(errno)) => {
                 self.stats.lost += piece.len;
                 if let Some(object) = self.objects.get_mut(&key) {
-                    object.fail(errno);
+                    object.writers.fail(errno);
                 }
             }
             (None, Ok(())) => {}
@@ -254,10 +300,11 @@ impl Osc {
     /// Lets something wait until what is dirty in a range is written back.
     pub(super) fn wait_for(&mut self, key: Key, range: Range<u64>, then: Then) {
         let Some(object) = self.objects.get_mut(&key) else { return };
-        if object.dirty.urge(&range, |_| true) {
-            self.urgent.insert(key);
-        }
+        let urgent = object.dirty.urge(&range, |_| true);
         object.waits.push((range, then));
+        if urgent {
+            self.urgent.insert(key, object.urgency());
+        }
     }
 
     /// Goes on with what has waited for data of an object that is written back.
@@ -283,13 +330,49 @@ impl Osc {
     /// Forgets an object of which nothing is left.
     pub(super) fn tidy(&mut self, key: Key) {
         let Some(object) = self.objects.get(&key) else { return };
-        let errors = object.fsync_error.or(object.close_error).is_some();
-        let used = object.ops > 0 || errors || !object.dirty.is_empty() || !object.waits.is_empty();
-        let locked = || self.locks.values().any(|held| held.key == key);
+        let waits = object.ops > 0 || !object.dirty.is_empty() || !object.waits.is_empty();
+        let used = waits || !object.locks.is_empty() || object.writers.has_errors();
         let moving = || self.ios.values().any(|io| io.writes(key).is_some());
-        if !used && !locked() && !moving() {
+        let kept = || !object.writers.is_empty() && self.uncommitted.is_of(key);
+        if !used && !moving() && !kept() {
             self.objects.remove(&key);
-            self.urgent.remove(&key);
+            self.urgent.remove(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lnet_types::{Instant, IoVec};
+    use ptlrpc::ImportId;
+
+    use super::super::OscConfig;
+    use super::*;
+
+    #[test]
+    fn l40_times_and_blocks_that_a_target_knows_better_are_not_said_to_it() {
+        let mut osc = Osc::new(ImportId::from(1), OscConfig::default());
+        let (key, lock) = ([1; 4], LockId(1));
+        let mut object = Object::new(ObjectId::old(1));
+        (object.size, object.mtime, object.blocks) = (1 << 30, Some(9), 8);
+        osc.objects.insert(key, object);
+        osc.locks.insert(lock, HeldLock { key, start: 0, last: u64::MAX });
+        let shown = |osc: &Osc| osc.show(lock).map(|lvb| (lvb.size, lvb.mtime, lvb.blocks));
+        assert_eq!(shown(&osc), Some((1 << 30, 0, 8)), "its time may have been set since");
+        let buffer = osc.buffers.insert(IoVec::new());
+        let piece = Piece {
+            len: 1,
+            buffer,
+            at: 0,
+            since: Instant::ZERO,
+            granted: true,
+            space: 4096,
+            op: None,
+            urgent: false,
+        };
+        let object = osc.objects.get_mut(&key).unwrap();
+        object.dirty.insert(1 << 30, piece);
+        object.size += 1;
+        assert_eq!(shown(&osc), Some(((1 << 30) + 1, 9, 9)), "a byte, and not all before it");
     }
 }

@@ -11,13 +11,14 @@
 //! Locks stay in the cache of `ldlm::client` when an operation is over; when another client wants one,
 //! what is dirty under it is written back first (L-44). Data that a target has answered and not
 //! committed are kept, and written again if it restarts; [`Osc::unsettled`] names their objects. If the target
-//! evicts this client, what was dirty or kept is gone: the next fsync and the next close of the object each say
-//! `EIO`, once. Data that was read is not kept.
+//! evicts this client, what was dirty or kept is gone: the next fsync and the next close of each that has written
+//! say `EIO`, once. Data that was read is not kept.
 //!
 //! `op.rs` has the operations, `locks.rs` what locks mean for data, `data.rs` the data requests with
 //! their repetitions (L-93), `dirty.rs` and `buffers.rs` what is dirty, `grant.rs` promises of space (L-95),
-//! `quota.rs` who has no space left, `settle.rs` what may still be lost, `waits.rs` how long locks were
-//! waited for, `wire.rs` the requests.
+//! `turns.rs` which object is written back next, `quota.rs` who has no space left, `settle.rs` what may still be
+//! lost, `waits.rs` how long locks were waited for, `writers.rs` who hears of a loss, `wire.rs` the
+//! requests.
 
 mod buffers;
 mod data;
@@ -27,11 +28,13 @@ mod locks;
 mod op;
 mod quota;
 mod settle;
+mod turns;
 mod waits;
 mod wire;
+mod writers;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use ldlm::client::{HoldId, LockClient, LockId};
 use lnet_types::{Errno, Instant, IoVec};
@@ -49,8 +52,10 @@ use locks::{HeldLock, Key, Object};
 use op::Op;
 use quota::Quota;
 use settle::Uncommitted;
+use turns::{Turns, Urgency};
 
 pub use waits::LockWaits;
+pub use writers::Writer;
 
 /// Most objects with locks, data, operations or errors that are not reported.
 pub const OBJECTS_MAX: usize = 65_536;
@@ -236,7 +241,7 @@ pub struct Osc {
     /// Writes that wait for room, in their order.
     crowd: VecDeque<OpId>,
     /// Objects with data that something waits for.
-    urgent: BTreeSet<Key>,
+    urgent: Turns,
     /// When the oldest dirty data is too old.
     age_due: Option<Instant>,
     grant: Grant,
@@ -297,7 +302,7 @@ impl Osc {
             reads: VecDeque::new(),
             calls: BTreeMap::new(),
             crowd: VecDeque::new(),
-            urgent: BTreeSet::new(),
+            urgent: Turns::default(),
             age_due: None,
             grant: Grant::default(),
             quota: Quota::default(),
@@ -359,6 +364,7 @@ impl Osc {
             Event::Import { import, state: ImportState::Evicted } if import == self.import => {
                 self.generation += 1;
                 self.stats.evicted += 1;
+                self.lose_dirty(cx);
                 self.grant.clear();
                 Some(event)
             }
@@ -416,7 +422,7 @@ impl Osc {
             let max_age = self.config.max_age;
             for (key, object) in &mut self.objects {
                 if object.dirty.urge(&(0..u64::MAX), |piece| piece.since + max_age <= now) {
-                    self.urgent.insert(*key);
+                    self.urgent.insert(*key, Urgency::Kept);
                 }
             }
             let oldest = self.objects.values().filter_map(|object| object.dirty.oldest()).min();

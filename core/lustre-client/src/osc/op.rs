@@ -9,6 +9,8 @@ use ptlrpc::{Call, CallError, Reply};
 
 use super::dirty::Piece;
 use super::locks::{Key, Object, Then};
+use super::turns::Urgency;
+use super::writers::Writer;
 use super::{Calling, Cx, FilePart, OBJECTS_MAX, OPS_MAX, OpId, Osc, OscError, OscEvent, wire};
 
 /// Behind the last byte that an object may have.
@@ -56,6 +58,8 @@ pub(super) struct Op {
     /// Of a write that has become dirty data: nothing.
     pub(super) memory: IoVec,
     pub(super) mtime: Option<i64>,
+    /// Who writes, or wants to hear of losses.
+    writer: Writer,
     /// When it asked for the lock under which it works.
     asked: Option<Instant>,
     /// Of that lock, and of the query for the size.
@@ -116,12 +120,13 @@ impl Osc {
         self.ranged(Kind::Write, id, offset, memory, mtime, cx)
     }
 
-    /// The same to an object that is part of a file.
+    /// The same to an object that is part of a file, by an open file.
     ///
     /// # Errors
     /// As [`Osc::write`].
     pub fn write_part(
         &mut self,
+        writer: Writer,
         (id, part): (ObjectId, FilePart),
         offset: u64,
         memory: IoVec,
@@ -133,6 +138,9 @@ impl Osc {
         let key = self.ops.get(&op).map(|op| op.key);
         if let Some(object) = key.and_then(|key| self.objects.get_mut(&key)) {
             object.part = Some(part);
+        }
+        if let Some(op) = self.ops.get_mut(&op) {
+            op.writer = writer;
         }
         Ok(op)
     }
@@ -213,7 +221,20 @@ impl Osc {
     /// # Errors
     /// There are too many operations.
     pub fn fsync(&mut self, id: ObjectId, cx: &mut Cx<'_, '_, '_>) -> Result<OpId, OscError> {
-        self.flushing(Kind::Fsync, id, cx)
+        self.fsync_by(Writer::Program, id, cx)
+    }
+
+    /// The same of an open file.
+    ///
+    /// # Errors
+    /// As [`Osc::fsync`].
+    pub fn fsync_by(
+        &mut self,
+        writer: Writer,
+        id: ObjectId,
+        cx: &mut Cx<'_, '_, '_>,
+    ) -> Result<OpId, OscError> {
+        self.flushing(Kind::Fsync, writer, id, cx)
     }
 
     /// The program is done with an object: what it has written survives the target then. Fails, once, if
@@ -222,17 +243,40 @@ impl Osc {
     /// # Errors
     /// As [`Osc::fsync`].
     pub fn close(&mut self, id: ObjectId, cx: &mut Cx<'_, '_, '_>) -> Result<OpId, OscError> {
-        self.flushing(Kind::Close, id, cx)
+        self.close_by(Writer::Program, id, cx)
+    }
+
+    /// The same of an open file.
+    ///
+    /// # Errors
+    /// As [`Osc::fsync`].
+    pub fn close_by(
+        &mut self,
+        writer: Writer,
+        id: ObjectId,
+        cx: &mut Cx<'_, '_, '_>,
+    ) -> Result<OpId, OscError> {
+        self.flushing(Kind::Close, writer, id, cx)
+    }
+
+    /// An fsync or a close has said that data was lost, and its program has not heard it: the next one says it.
+    pub fn unheard(&mut self, writer: Writer, id: ObjectId, errno: Errno) {
+        let object = self.objects.entry(Self::key(id)).or_insert_with(|| Object::new(id));
+        object.writers.unheard(writer, errno);
     }
 
     fn flushing(
         &mut self,
         kind: Kind,
+        writer: Writer,
         id: ObjectId,
         cx: &mut Cx<'_, '_, '_>,
     ) -> Result<OpId, OscError> {
         self.room_for(id)?;
         let op = self.begin(kind, id, Stage::Flush);
+        if let Some(op) = self.ops.get_mut(&op) {
+            op.writer = writer;
+        }
         if let Some(object) = self.objects.get_mut(&Self::key(id)) {
             object.settling += 1;
         }
@@ -266,6 +310,7 @@ impl Osc {
                 len: 0,
                 memory: IoVec::new(),
                 mtime: None,
+                writer: Writer::Program,
                 asked: None,
                 hold: None,
                 query: None,
@@ -383,12 +428,13 @@ impl Osc {
                 op: waits,
                 urgent: !granted,
             };
+            object.writers.add(op.writer);
             object.mtime = object.mtime.max(op.mtime);
             object.size = object.size.max(end);
             let old = object.dirty.insert(start, piece);
             self.dirty_bytes += len;
             if object.dirty.is_urgent(&(start..end)) {
-                self.urgent.insert(key);
+                self.urgent.insert(key, object.urgency());
             }
             self.age_due.get_or_insert(now + self.config.max_age);
             for (_, piece) in old {
@@ -410,7 +456,7 @@ impl Osc {
     fn urge_all(&mut self) {
         for (key, object) in &mut self.objects {
             if object.dirty.urge(&(0..u64::MAX), |_| true) {
-                self.urgent.insert(*key);
+                self.urgent.insert(*key, Urgency::Kept);
             }
         }
     }
@@ -443,7 +489,8 @@ impl Osc {
             Kind::Read => self.fetch(id, cx),
             Kind::Close if !self.uncommitted.is_of(op.key) => {
                 let object = self.objects.get_mut(&op.key);
-                let error = object.and_then(|object| object.close_error.take());
+                let writer = op.writer;
+                let error = object.and_then(|object| object.writers.closed(writer));
                 self.done(id, error.map_or(Ok(0), Err), cx);
             }
             Kind::Fsync | Kind::Close => {
@@ -488,11 +535,11 @@ impl Osc {
                 self.sized(id, size, cx);
             }
             (Kind::Fsync, Some(object)) => {
-                let lost = object.fsync_error.take().map_or(Ok(()), Err);
+                let lost = object.writers.fsynced(op.writer).map_or(Ok(()), Err);
                 self.done(id, lost.and_then(|()| reply.map(|_| 0)), cx);
             }
             (Kind::Close, Some(object)) => {
-                let lost = object.close_error.take().map_or(Ok(()), Err);
+                let lost = object.writers.closed(op.writer).map_or(Ok(()), Err);
                 self.done(id, lost.and_then(|()| reply.map(|_| 0)), cx);
             }
             _ => self.done(id, reply.map(|_| 0), cx),

@@ -84,7 +84,7 @@ impl Osc {
     pub fn unsettled(&self) -> Vec<(ObjectId, Fid)> {
         let moving: BTreeSet<Key> = self.ios.values().filter_map(Io::written).collect();
         let open = self.objects.iter().filter(|(key, object)| {
-            let lost = object.fsync_error.is_some() && object.close_error.is_some();
+            let lost = object.writers.is_unsaid();
             lost || !object.dirty.is_empty() || moving.contains(*key)
         });
         let file = |part: Option<FilePart>| part.map(|part| part.file).unwrap_or_default();
@@ -133,7 +133,7 @@ impl Osc {
 fn fail(objects: &mut BTreeMap<Key, Object>, written: &Written) {
     let object = objects.entry(written.key).or_insert_with(|| Object::new(written.id));
     object.part = object.part.or(written.part);
-    object.fail(Errno::EIO);
+    object.writers.fail(Errno::EIO);
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn errors(osc: &Osc) -> Vec<(u64, Option<Errno>)> {
-        osc.objects.iter().map(|(key, object)| (key[0], object.fsync_error)).collect()
+        osc.objects.iter().map(|(key, object)| (key[0], object.writers.first())).collect()
     }
 
     #[test]

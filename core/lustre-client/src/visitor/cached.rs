@@ -16,7 +16,7 @@ use super::join::join;
 use super::runs::{Run, runs};
 use super::stripes::{FileLayout, FileObject, Spot};
 use super::{Changes, IN_FLIGHT, LayoutError, OpenFile, Part, VisitError, Visitor, Wire, ost};
-use crate::osc::{FilePart, wanted};
+use crate::osc::{FilePart, Writer, wanted};
 
 /// What the uuid of a caching client has behind that of its visit.
 pub const CACHING: &str = "+c";
@@ -26,12 +26,16 @@ pub const CACHING: &str = "+c";
 pub enum ObjectAsk {
     /// It ends when the bytes are cached, or are on the target.
     Write {
+        /// Who writes.
+        writer: Writer,
         /// What the object is part of.
         part: FilePart,
         /// The first byte.
         offset: u64,
         /// The bytes.
         bytes: Vec<u8>,
+        /// When they were changed, seconds since 1970; now if not given.
+        mtime: Option<i64>,
     },
     /// Fewer come where the object ends.
     Read {
@@ -43,9 +47,9 @@ pub enum ObjectAsk {
     /// Where the object ends.
     Size,
     /// What was written survives the target, or was lost.
-    Fsync,
+    Fsync(Writer),
     /// What was written is on the target, or was lost.
-    Close,
+    Close(Writer),
 }
 
 /// How it has ended.
@@ -91,7 +95,8 @@ pub trait CacheWire: Wire {
 }
 
 /// Caches of data, one for each object target. Other clients find what is in them, whatever the program
-/// does; what a target has not got when it evicts this client is lost, and fsync and close say so once.
+/// does; what a target has not got when it evicts this client is lost, and the next fsync and the close of each
+/// open file that has written say so, once.
 ///
 /// ```text
 ///  write ends when the bytes are cached     fsync, close when they survive servers
@@ -198,7 +203,8 @@ impl<C: Send + Sync> FileCache<C> {
         let in_hole = grows && known.is_to_be_made(range.start, range.end);
         if known.on_mdt().is_none() && !in_hole {
             let size = self.size_by(visitor, known).await?;
-            if !grows || range.end <= size {
+            // Of mirrors another one may have what was written since (C-190).
+            if known.others.is_empty() && (!grows || range.end <= size) {
                 return Ok((size, None));
             }
         }
@@ -340,7 +346,9 @@ impl<C: Send + Sync> FileCache<C> {
             payer: of.payer,
             privileged: visitor.who.is_root(),
         };
-        self.ask(visitor, object, ObjectAsk::Write { part, offset, bytes }).await.map(|_| ())
+        let (writer, mtime) = (Writer::File(file.handle), file.mtime);
+        let ask = ObjectAsk::Write { writer, part, offset, bytes, mtime };
+        self.ask(visitor, object, ask).await.map(|_| ())
     }
 
     /// Ends an operation of all objects of a file.
@@ -387,7 +395,7 @@ impl<C: Send + Sync> FileCache<C> {
         visitor: &Visitor<W>,
         file: &OpenFile,
     ) -> Result<(), VisitError> {
-        self.each(visitor, file, &ObjectAsk::Fsync).await?;
+        self.each(visitor, file, &ObjectAsk::Fsync(Writer::File(file.handle))).await?;
         visitor.fsync(file).await
     }
 
@@ -400,7 +408,7 @@ impl<C: Send + Sync> FileCache<C> {
         visitor: &Visitor<W>,
         file: OpenFile,
     ) -> Result<(), VisitError> {
-        let flushed = self.each(visitor, &file, &ObjectAsk::Close).await;
+        let flushed = self.each(visitor, &file, &ObjectAsk::Close(Writer::File(file.handle))).await;
         let closed = visitor.close(file).await;
         flushed.and(closed)
     }
@@ -415,7 +423,7 @@ impl<C: Send + Sync> FileCache<C> {
         file: OpenFile,
         changes: &Changes,
     ) -> Result<(), VisitError> {
-        let flushed = self.each(visitor, &file, &ObjectAsk::Close).await;
+        let flushed = self.each(visitor, &file, &ObjectAsk::Close(Writer::File(file.handle))).await;
         let closed = visitor.close_with_changes(file, changes).await;
         flushed.and(closed)
     }
@@ -448,7 +456,7 @@ impl<C: Send + Sync> FileCache<C> {
         target: &Target<C>,
     ) -> Vec<(Fid, Errno)> {
         let one = |(id, file): (ObjectId, Fid)| async move {
-            let end = visitor.wire.object(&target.cache, id, ObjectAsk::Fsync).await;
+            let end = visitor.wire.object(&target.cache, id, ObjectAsk::Fsync(Writer::Every)).await;
             match end.result {
                 Ok(_) => None,
                 // An object goes with its file, and nothing is lost then.

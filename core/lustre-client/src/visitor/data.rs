@@ -80,7 +80,13 @@ impl<W: Wire> Visitor<W> {
         len: u64,
     ) -> Result<Vec<Part>, VisitError> {
         let layout = file.layout.as_ref().map_err(|e| VisitError::Layout(*e))?;
-        self.read_whole(file, layout, offset, len.min(file.size().saturating_sub(offset))).await
+        let len = len.min(file.size().saturating_sub(offset));
+        if layout.others.is_empty() {
+            return self.read_whole(file, layout, offset, len).await;
+        }
+        // Another client may have written to another mirror since, and this one is out of date (C-190).
+        let present = self.laid_out(file.fid).await?.1?;
+        self.read_whole(file, &present, offset, len).await
     }
 
     /// A range of a file, all of it, by a layout that it has had: where the file has ended, zeros.

@@ -114,7 +114,7 @@ struct Held {
 #[derive(Debug)]
 pub struct OpenFile {
     pub(super) fid: Fid,
-    handle: u64,
+    pub(super) handle: u64,
     /// The call by which it was opened.
     open: Option<CallId>,
     /// Evictions by its metadata target before that.

@@ -249,7 +249,7 @@ impl CacheWire for World {
                 site.read(id, offset, len).map(|bytes| (bytes.len() as u64, bytes))
             }
             ObjectAsk::Size => site.len(id).map(|size| (size, Vec::new())),
-            ObjectAsk::Fsync | ObjectAsk::Close => Ok((0, Vec::new())),
+            ObjectAsk::Fsync(_) | ObjectAsk::Close(_) => Ok((0, Vec::new())),
         };
         match end {
             Ok((count, bytes)) => ObjectEnd { result: Ok(count), bytes },

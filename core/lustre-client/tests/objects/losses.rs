@@ -248,3 +248,23 @@ fn c261_object_is_unsettled_until_its_target_has_its_data_or_its_program_has_hea
     assert_eq!(bench.fsync(a, 1), Err(Errno::EIO));
     assert_eq!(unsettled(&mut bench), []);
 }
+
+#[test]
+fn l57_data_of_before_an_eviction_is_not_written_behind_what_others_have_written_since() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.client("a"), bench.client("b"));
+    bench.warm(a);
+    bench.write(a, 1, 0, &pattern(512 * KIB, 1));
+    bench.evict("a");
+    bench.write(b, 4, 0, b"warm");
+    bench.write(b, 1, 0, &pattern(512 * KIB, 2));
+    assert_eq!(bench.fsync(b, 1), Ok(0));
+    // It waits for what is dirty, and learns of the eviction by that.
+    let written = bench.osc(a, |osc, _| osc.stats().written);
+    let op = bench.osc(a, |osc, cx| osc.fsync(object(1), cx)).unwrap();
+    bench.secs(60);
+    assert_eq!(bench.done(a, op), Some(Err(Errno::EIO)));
+    let stats = bench.osc(a, |osc, _| osc.stats());
+    assert_eq!((stats.written - written, stats.lost), (0, 512 * KIB));
+    assert!(bench.read(b, 1, 0, 512 * KIB) == pattern(512 * KIB, 2));
+}

@@ -1,10 +1,14 @@
 //! Limits of what is dirty, and promises of space.
 
+use core::cell::RefCell;
 use core::time::Duration;
+use std::rc::Rc;
 
 use lnet_types::Errno;
+use lnet_wire::Kind;
 use lustre_client::osc::{OscConfig, OscError};
-use ptlrpc::ImportId;
+use lustre_wire::Opcode;
+use ptlrpc::{ImportId, Part};
 
 use super::{Bench, KIB, MIB, Setting, object, pattern};
 
@@ -42,6 +46,39 @@ fn dirty_data_never_exceeds_its_limit_and_all_of_it_arrives() {
     for n in 0..64u64 {
         assert!(bench.read(b, 1, n * 100 * KIB, 100 * KIB) == pattern(100 * KIB, n as u8), "{n}");
     }
+}
+
+#[test]
+fn l44_data_that_another_client_waits_for_is_written_back_before_what_there_is_too_much_of() {
+    let setting = small(4 * MIB);
+    let mut bench = Bench::with(Setting {
+        osc: OscConfig { in_flight: 1, brw_size: 64 << 10, ..setting.osc },
+        ..setting
+    });
+    let (a, b) = (bench.client("a"), bench.client("b"));
+    bench.warm(a);
+    bench.write(a, 3, 0, b"wanted");
+    let moved = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&moved);
+    bench.world.loses = Some(Box::new(move |t| {
+        if let Kind::Get { sink_len, .. } = t.hdr.kind {
+            seen.borrow_mut().push(sink_len);
+        }
+        false
+    }));
+    // No answer comes while one object becomes dirty beyond what may be.
+    bench.lose(Opcode::OST_WRITE, Part::Reply, 1);
+    for n in 0..40u64 {
+        bench.begin_write(a, 1, n * 128 * KIB, &pattern(128 * KIB, 1));
+    }
+    let (read, memory) = bench.begin_read(b, 3, 0, 6);
+    assert_eq!(bench.done(b, read), None);
+    bench.secs(30);
+    assert_eq!(bench.done(b, read), Some(Ok(6)));
+    assert_eq!(bench.bytes(&memory), b"wanted");
+    let moved = moved.take();
+    let place = moved.iter().position(|len| *len == 6).unwrap();
+    assert!(place <= 2 && moved.len() > 60, "{place} of {}", moved.len());
 }
 
 #[test]

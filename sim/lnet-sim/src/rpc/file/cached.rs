@@ -84,13 +84,13 @@ impl Caches {
         let cx = &mut Cx { locks: parts.locks, rpc };
         let writes = matches!(ask, ObjectAsk::Write { .. });
         let begun = match ask {
-            ObjectAsk::Write { part, offset, .. } => {
-                osc.write_part((id, part), offset, vector(), None, cx)
+            ObjectAsk::Write { writer, part, offset, mtime, .. } => {
+                osc.write_part(writer, (id, part), offset, vector(), mtime, cx)
             }
             ObjectAsk::Read { offset, .. } => osc.read(id, offset, vector(), cx),
             ObjectAsk::Size => osc.size(id, cx),
-            ObjectAsk::Fsync => osc.fsync(id, cx),
-            ObjectAsk::Close => osc.close(id, cx),
+            ObjectAsk::Fsync(writer) => osc.fsync_by(writer, id, cx),
+            ObjectAsk::Close(writer) => osc.close_by(writer, id, cx),
         };
         match begun {
             Ok(op) => {
