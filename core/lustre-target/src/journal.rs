@@ -407,6 +407,8 @@ impl<'c> Cx<'_, '_, 'c> {
         }
         let mut recorded = Vec::new();
         for waiting in done.into_values() {
+            // A commit may be reported before what was committed.
+            self.free(&waiting.memory);
             match waiting.then {
                 Then::Reply { served, answer, completes: true, .. } => {
                     recorded.push(Recorded::Answer(served, answer));

@@ -376,6 +376,11 @@ impl Targets {
         self.0.get(&target).map(|slot| slot.uuid.as_str())
     }
 
+    /// All targets.
+    pub fn ids(&self) -> impl Iterator<Item = TargetId> + '_ {
+        self.0.keys().copied()
+    }
+
     /// The target of this uuid.
     pub fn id(&self, uuid: &str) -> Option<TargetId> {
         self.0.iter().find(|(_, slot)| slot.uuid == uuid).map(|(id, _)| *id)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_channel::Sender;
 use ldlm::client::LockClient;
-use lnet_rt::{Answer, Below, Errno, Event as LnetEvent, Instant, Nid, RegionId, Report, Upper};
+use lnet_rt::{Answer, Below, Errno, Event as LnetEvent, Instant, Nid, Report, Upper};
 use lustre_client::visitor::Opens;
 use lustre_target::Targets;
 use lustre_wire::ConnectData;
@@ -17,6 +17,7 @@ use ptlrpc::{
 
 use crate::locks::Holders;
 use crate::node::RpcError;
+use crate::objects::Lent;
 use crate::seats::Seats;
 
 /// A program's services. It runs on the node's thread, and must not wait for anything.
@@ -35,13 +36,13 @@ pub trait Handler: Send + 'static {
 pub(crate) struct End {
     pub(crate) result: Result<Reply, RpcError>,
     /// What the node has of the caller's memory.
-    pub(crate) region: Option<RegionId>,
+    pub(crate) region: Option<Lent>,
 }
 
 /// The way back to the caller of a call under way.
 pub(crate) struct Waiter {
     pub(crate) end: Answer<End>,
-    pub(crate) region: Option<RegionId>,
+    pub(crate) region: Option<Lent>,
     /// The import of a call that opens a file.
     pub(crate) keeps: Option<ImportId>,
 }

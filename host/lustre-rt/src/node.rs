@@ -19,7 +19,7 @@ use ptlrpc::{
 
 use crate::host::{End, Eviction, Handler, Host, Waiter, traced};
 use crate::locks::{GivenBack, Holders};
-use crate::objects::Freed;
+use crate::objects::{Freed, Lent};
 use crate::seats::Seats;
 use crate::store::{Disk, FileStore, WakeUp};
 
@@ -311,8 +311,15 @@ impl RpcNode {
     /// # Errors
     /// The node has stopped.
     pub fn stop_targets(&self) -> Result<(), OpError> {
+        let stopped = self.run(|host, below| {
+            // What comes from now on is refused with `ENODEV`, and waits for the next start or goes to a partner.
+            for target in host.targets.ids() {
+                host.ptlrpc.rpc(below).remove_target(target);
+            }
+            core::mem::take(&mut host.targets)
+        })?;
         // Stores end their threads when they are dropped: here, and not on the node's thread.
-        drop(self.run(|host, _| core::mem::take(&mut host.targets))?);
+        drop(stopped);
         Ok(())
     }
 
@@ -442,6 +449,7 @@ impl Import {
         let (upper, id) = (self.node.upper, self.id);
         let name = Arc::new(OnceLock::new());
         let named = Arc::clone(&name);
+        let freed = self.node.freed.clone();
         let end = self.node.handle.call_later(move |stack: &mut Stack, _, end| {
             let mut region = None;
             if let Some((direction, buffer)) = bulk {
@@ -449,7 +457,7 @@ impl Import {
                     return end.give(End { result: Err(RpcError::Full("memory")), region });
                 };
                 call.bulk = Some(Bulk { direction, memory: stack.region(lent) });
-                region = Some(lent);
+                region = Some(Lent::new(lent, freed));
             }
             let keeps = call.keep.then_some(id);
             stack.with_upper(upper, |host: &mut Host, below| {
@@ -557,8 +565,8 @@ impl Done {
             Ok(end) => end,
             Err(never) => return (Err(never.into()), None),
         };
-        let buffer = region.and_then(|region| {
-            let taken = node.handle.call(move |stack, _| stack.take_back(region).ok());
+        let buffer = region.and_then(|lent| {
+            let taken = node.handle.call(move |stack, _| lent.take_back(stack));
             taken.blocking().ok().flatten()
         });
         (result, buffer)
@@ -575,8 +583,8 @@ impl Done {
             Err(never) => return (Err(never.into()), None),
         };
         let mut buffer = None;
-        if let Some(region) = region {
-            let taken = node.handle.call(move |stack, _| stack.take_back(region).ok());
+        if let Some(lent) = region {
+            let taken = node.handle.call(move |stack, _| lent.take_back(stack));
             buffer = taken.await.ok().flatten();
         }
         (result, buffer)

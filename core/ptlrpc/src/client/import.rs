@@ -288,7 +288,10 @@ impl Import {
     pub(crate) fn change(&mut self, now: Instant, change: Change) -> Option<ImportState> {
         let state = next(self.state, change)?;
         match state {
-            ImportState::Replay => self.replay_stage = ImportState::Replay,
+            ImportState::Replay => {
+                self.replay_stage = ImportState::Replay;
+                self.retained.begin_replay();
+            }
             ImportState::ReplayLocks => self.lock_stage = LockStage::Ahead,
             ImportState::ReplayWait => self.replay_stage = ImportState::ReplayLocks,
             _ => {}
@@ -358,12 +361,9 @@ impl Import {
     /// The highest xid up to which all have been answered (P-45).
     pub(crate) fn known_replied(&self, but: u64) -> u64 {
         let waiting = self.calls.first();
-        // What is still to be replayed is unanswered again; in other states only calls are.
-        let replayed = if self.state == ImportState::Replay {
-            self.retained.after(self.last_replayed).map(|(xid, _)| xid).min()
-        } else {
-            None
-        };
+        // What is repeated is unanswered again, all of it until the last one is; in other states only calls are.
+        let replays = self.state == ImportState::Replay;
+        let replayed = self.retained.lowest().filter(|_| replays);
         waiting.into_iter().chain(replayed).min().unwrap_or(but).saturating_sub(1)
     }
 }

@@ -140,12 +140,21 @@ impl Client {
         }
         let need = u32::try_from(event.offset).unwrap_or(u32::MAX).saturating_add(event.rlength);
         // A message is at most 1 MiB, early reply included.
-        if !r.resend || need > 1 << 20 {
+        let replays = matches!(r.purpose, Purpose::Replay | Purpose::LockReplay);
+        if !(r.resend || replays) || need > 1 << 20 {
             return self.release(cx, id, Next::End(Err(CallError::TooLong)));
         }
         r.reply_len = need;
         r.header.repsize = need;
         r.resent = true;
+        let place = (r.purpose == Purpose::Replay).then_some((r.body.transno, r.xid));
+        if let (Some((transno, xid)), Some(im)) = (place, self.imports.get_mut(r.import)) {
+            // The next recovery has the room at once.
+            let call = im.retained.at(transno, xid).map(|retained| retained.call);
+            if let Some(retained) = call.and_then(|call| im.retained.get_mut(call)) {
+                (retained.reply_len, retained.header.repsize) = (need, need);
+            }
+        }
         self.release(cx, id, Next::Again);
     }
 

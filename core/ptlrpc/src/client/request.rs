@@ -300,7 +300,9 @@ impl Client {
             (n, _) => base + n - 1,
         };
         if r.purpose != Purpose::Connect {
-            r.timeout = im.server_time(r.portals.0, tunables);
+            // A copy takes the time with it that an early reply has named (P-98).
+            let named = if r.attempt > 1 { r.timeout } else { Duration::ZERO };
+            r.timeout = im.server_time(r.portals.0, tunables).max(named);
             r.body.handle = im.handle;
             // P-11: callbacks carry none.
             r.body.conn_cnt = if im.callback.is_some() { 0 } else { im.conn_cnt };

@@ -40,6 +40,8 @@ struct Kept {
     /// In boxes: the first one leaves at each commit, and those behind it move up.
     uncommitted: BTreeMap<Place, Box<Retained>>,
     places: BTreeMap<CallId, Place>,
+    /// No request had a lower xid when replay began.
+    lowest: u64,
     /// Writes that are void, whose programs have not heard that their memory is free.
     void: Vec<CallId>,
 }
@@ -141,6 +143,18 @@ impl Retention {
         retained.map(|retained| &**retained)
     }
 
+    /// Replay begins.
+    pub(crate) fn begin_replay(&mut self) {
+        if let Some(kept) = &mut self.0 {
+            kept.lowest = kept.places.values().map(|(_, xid)| *xid).min().unwrap_or(0);
+        }
+    }
+
+    /// The lowest xid of what is repeated, or a lower one.
+    pub(crate) fn lowest(&self) -> Option<u64> {
+        self.0.as_ref().map(|kept| kept.lowest)
+    }
+
     /// Those behind a transaction, in the order of replay, with their xids.
     pub(crate) fn after(
         &self,
@@ -211,6 +225,19 @@ mod tests {
 
     fn order(retention: &Retention) -> Vec<u64> {
         retention.after(0).map(|(_, r)| r.call.into()).collect()
+    }
+
+    #[test]
+    fn p45_lowest_number_of_what_is_repeated_is_looked_for_once() {
+        let mut retention = Retention::default();
+        retention.insert(384, kept(1, 10, true, None));
+        retention.insert(128, kept(2, 11, false, None));
+        retention.begin_replay();
+        assert_eq!(retention.lowest(), Some(128));
+        retention.commit(11, None);
+        assert_eq!(retention.lowest(), Some(128), "a lower one does no harm");
+        retention.begin_replay();
+        assert_eq!(retention.lowest(), Some(384));
     }
 
     #[test]

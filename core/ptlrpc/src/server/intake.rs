@@ -12,8 +12,8 @@ use super::recover::is_replay;
 use super::recovery::Verdict;
 use super::service::{Origin, Work};
 use super::{
-    QUEUED_BYTES_PER_EXPORT_MAX, QUEUED_PER_EXPORT_MAX, RECORD_BYTES_PER_EXPORT_MAX,
-    RECORDS_PER_EXPORT_MAX, REPLIES_PER_PEER_MAX, Server,
+    QUEUED_BYTES_PER_EXPORT_MAX, QUEUED_BYTES_PER_NODE_MAX, QUEUED_PER_EXPORT_MAX,
+    RECORD_BYTES_PER_EXPORT_MAX, RECORDS_PER_EXPORT_MAX, REPLIES_PER_PEER_MAX, Server,
 };
 use crate::client::Client;
 use crate::common::{Cx, Post};
@@ -169,7 +169,8 @@ impl Server {
             // P-110: a copy of what is being worked on. The answer goes to the copy.
             self.stats.folded += 1;
             if let Some(work) = self.work.get_mut(first) {
-                work.origin.deadline = work.origin.deadline.max(origin.deadline);
+                // Also if it is earlier: by it the client waits, and wants its next early reply.
+                work.origin.deadline = origin.deadline;
                 work.origin.reply_bits = origin.reply_bits;
                 work.origin.from = origin.from;
                 work.origin.to = origin.to;
@@ -209,7 +210,9 @@ impl Server {
         let Some(export) = self.exports.get_mut(id) else { return };
         let bytes = message.len();
         let room = QUEUED_BYTES_PER_EXPORT_MAX.saturating_sub(export.in_work_bytes);
-        if export.in_work.len() >= QUEUED_PER_EXPORT_MAX || bytes > room {
+        let of_node = self.queued.get(origin.peer).saturating_add(bytes);
+        let full = bytes > room || of_node > QUEUED_BYTES_PER_NODE_MAX;
+        if export.in_work.len() >= QUEUED_PER_EXPORT_MAX || full {
             self.stats.too_many += 1;
             return;
         }
@@ -260,6 +263,7 @@ impl Server {
             export.in_work.insert(origin.xid, served);
             export.in_work_bytes += bytes;
         }
+        self.queued.change(origin.peer, |queued| *queued += bytes);
         self.plan_early(cx, served);
         match place {
             Some(place) => self.hold(cx, target, place, id, served),

@@ -65,6 +65,8 @@ pub const EXPORTS_MAX: usize = 200_000;
 pub const QUEUED_PER_EXPORT_MAX: usize = 1024;
 /// Most bytes of the requests of one client that wait or are being served.
 pub const QUEUED_BYTES_PER_EXPORT_MAX: usize = 8 << 20;
+/// The same of all clients on one node.
+pub(crate) const QUEUED_BYTES_PER_NODE_MAX: usize = 64 << 20;
 /// Most bytes of the answers that are kept for one client; it may be one answer more.
 pub const RECORD_BYTES_PER_EXPORT_MAX: usize = 4 << 20;
 /// Most replies on their way to one node.
@@ -84,6 +86,8 @@ pub(crate) struct Server {
     difficult: BTreeMap<ServedId, Difficult>,
     /// Exports by the node that their clients are on.
     exports_of: BTreeMap<Nid, u32>,
+    /// Bytes of requests that wait or are being served, by the node that they came from.
+    queued: ByNode<usize>,
     /// Replies on their way, by the node that they are for.
     replies: ByNode<u32>,
     /// Exports that stand for imports of this node over which its servers have called back.
@@ -231,6 +235,7 @@ impl Server {
         }
         let its = self.exports.iter().filter(|(_, export)| export.target == target);
         let its: Vec<ExportId> = its.map(|(id, _)| id).collect();
+        let mut services = BTreeSet::new();
         for id in its {
             let export = self.exports.get(id);
             let work: Vec<ServedId> =
@@ -238,11 +243,14 @@ impl Server {
             for work in work {
                 self.end_bulk(cx, work, Errno::ENODEV);
                 if let Some(work) = self.forget(cx, work) {
+                    services.insert(work.origin.service);
                     self.refuse_origin(cx, &work.origin, None, &work.body, Errno::ENODEV);
                 }
             }
             self.drop_export(cx, id);
         }
+        // Requests of other targets may have waited for its slots.
+        services.into_iter().for_each(|service| self.dispatch(cx, service));
         self.watches.remove(&target);
         true
     }

@@ -124,7 +124,11 @@ impl Server {
         let bounds = tunables.bounds();
         let service = self.services.get(work.origin.service);
         let service = service.map_or(bounds.min, |s| s.estimate.get(&bounds));
-        let net = Duration::from_secs(work.body.service_time.into());
+        let net = match self.recovers(work.target) {
+            // As the client knows it; nothing that a peer says is longer than the longest estimate.
+            true => Duration::from_secs(work.body.service_time.into()).min(tunables.at_max),
+            false => self.exports.get(work.export).map_or(bounds.min, |e| e.net.max(bounds.min)),
+        };
         prolong_time(service, net, work.origin.deadline.saturating_since(now), tunables)
     }
 

@@ -332,6 +332,7 @@ impl Server {
             export.in_work.remove(work.origin.xid);
             export.in_work_bytes -= work.bytes;
         }
+        self.queued.change(work.origin.peer, |queued| *queued = queued.saturating_sub(work.bytes));
         if let Some(service) = self.services.get_mut(work.origin.service) {
             if let Some(place) = work.place {
                 service.heads.remove(place, work.high);

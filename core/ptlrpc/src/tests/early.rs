@@ -76,6 +76,19 @@ fn no_deadline_is_moved_beyond_at_max_but_with_the_defect_of_old_servers() {
 }
 
 #[test]
+fn p110_copy_with_an_earlier_deadline_has_its_early_reply_before_that() {
+    let mut bench = Bench::new(keeper());
+    let (handle, xid) = connected(&mut bench);
+    let body = Raw::body(handle);
+    let first = Raw::send(&mut bench, xid, &body);
+    assert_eq!(early_replies(&mut bench, &first, 20), [(6, 6, 36)]);
+    // Its client has connected anew, and waits for 11 s from now on.
+    let flags = BodyFlags::RESENT;
+    Raw::send(&mut bench, xid, &lustre_wire::Body { flags, ..body });
+    assert_eq!(early_replies(&mut bench, &first, 12), [(1, 6, 36), (6, 26, 56)]);
+}
+
+#[test]
 fn at_early_margin_and_at_extra_say_when_and_for_how_much() {
     let mut bench = Bench::new(keeper());
     tune(&mut bench, |t| {

@@ -8,6 +8,7 @@ use super::bench::{APPEND, Bench, append_log, keeper};
 use super::raw::{
     Raw, connect, connect_message, connect_with, connected, throw, throw_at, throw_many,
 };
+use crate::server::QUEUED_BYTES_PER_NODE_MAX;
 use crate::{
     Answer, Call, CallError, Event, QUEUED_BYTES_PER_EXPORT_MAX, QUEUED_PER_EXPORT_MAX,
     RECORDS_PER_EXPORT_MAX, REPLIES_PER_PEER_MAX, ServerStats, Tunables,
@@ -238,6 +239,61 @@ fn one_client_fills_its_own_room_in_the_queue_and_others_are_served() {
         connect(&mut bench, "client-x");
         let exports = bench.party_of(bench.server, |p, _| p.ptlrpc.export_views());
         assert_eq!(exports.len(), 2);
+    }
+}
+
+#[test]
+fn clients_of_one_node_fill_no_more_than_its_room_in_the_queue() {
+    let mut bench = Bench::new(keeper());
+    let (first, xid) = connected(&mut bench);
+    let others = (2..=9).map(|n| {
+        let (upper, import) = bench.new_client(&format!("client-{n}"));
+        bench.rpc(upper, |rpc| rpc.call(import, Bench::say(APPEND, "first"))).unwrap();
+        bench.settle();
+        bench.kept().last().unwrap().body.handle
+    });
+    let handles: Vec<u64> = others.chain([first]).collect();
+    let of = |bench: &mut Bench| bench.party_of(bench.server, |p, _| p.ptlrpc.export_views());
+    assert_eq!(of(&mut bench).len(), 9);
+    let buffer = vec![0; 12_000];
+    let build = |handle: u64| {
+        MsgBuilder::new(Header::default(), &Raw::body(handle)).bytes(&buffer).build().unwrap()
+    };
+    let mut number = xid;
+    for handle in &handles {
+        let bytes = build(*handle);
+        for _ in 0..QUEUED_BYTES_PER_EXPORT_MAX / bytes.len() {
+            number += 128;
+            throw(&mut bench, &bytes, number);
+        }
+    }
+    let waiting: usize = of(&mut bench).iter().map(|export| export.in_work).sum();
+    let most = QUEUED_BYTES_PER_NODE_MAX / (buffer.len() + 300);
+    assert!(waiting > most && waiting <= QUEUED_BYTES_PER_NODE_MAX / buffer.len(), "{waiting}");
+    // What is answered makes room.
+    let before = stats(&mut bench).too_many;
+    assert!(before > 0);
+    let served = bench.kept().last().unwrap().id;
+    bench.rpc(bench.server, |rpc| rpc.reply(served, Answer::default()));
+    throw(&mut bench, &build(first), number + 128);
+    assert_eq!(stats(&mut bench).too_many, before);
+}
+
+#[test]
+fn p137_lock_is_prolonged_by_what_the_server_knows_of_the_net_and_not_by_what_a_peer_says() {
+    let mut bench = Bench::new(keeper());
+    bench.party_of(bench.server, |p, _| {
+        let at_min = core::time::Duration::from_secs(40);
+        p.ptlrpc.set_tunables(Tunables { at_min, ..p.ptlrpc.tunables().clone() });
+    });
+    let (handle, xid) = connected(&mut bench);
+    for (n, service_time) in [(1, 0), (2, u32::MAX)] {
+        let body = Body { service_time, ..Raw::body(handle) };
+        Raw::send(&mut bench, xid + n * 128, &body);
+        let served = bench.kept().last().unwrap().id;
+        let time = bench.rpc(bench.server, |rpc| rpc.prolongation(served));
+        // 55 s and 40 s, twice, 5 s to connect and 40 s, and a sixteenth.
+        assert_eq!(time.as_secs(), (95 + 95 + 5 + 40) * 17 / 16);
     }
 }
 

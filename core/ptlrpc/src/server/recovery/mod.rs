@@ -350,7 +350,8 @@ impl Recovery {
 
     /// A client has done a replay and is not finished: it gets time for the next (P-147).
     pub(crate) fn prolong(&mut self, now: Instant, export: ExportId, time: Duration) {
-        if self.members.get(&export).is_some_and(|member| !member.requests_done) {
+        let open = |member: &Member| !(member.requests_done && member.locks_done);
+        if self.members.get(&export).is_some_and(open) {
             self.window.prolong(now, time);
         }
     }

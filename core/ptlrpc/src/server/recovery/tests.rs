@@ -496,3 +496,14 @@ fn new_transactions_are_above_all_that_were_repeated() {
     let RecoveryStage::Done(outcome) = bench.machine.stage() else { panic!("not done") };
     assert_eq!(outcome.last_transno, 4 << 32);
 }
+
+#[test]
+fn p147_client_that_repeats_locks_has_time_for_the_next_one() {
+    let mut bench = Bench::new(&[A, B]);
+    bench.connect(A);
+    bench.lock(A, 1);
+    assert!(bench.machine.members[&A.into()].requests_done);
+    let due = bench.machine.due().unwrap();
+    bench.machine.prolong(at(bench.now), A.into(), Duration::from_secs(800));
+    assert!(bench.machine.due().unwrap() > due);
+}
