@@ -191,6 +191,11 @@ impl Namespace {
         let there = self.resources.get(&ask.resource.words);
         let mut going: Vec<LockId> = there.into_iter().flatten().copied().collect();
         going.retain(|id| self.locks.get(id).is_some_and(|l| l.is_cached() && l.conflicts(ask)));
+        // None of them is among those that are too many as well.
+        for id in &going {
+            let used = self.locks.get(id).map(|lock| lock.used_at);
+            used.map(|used| self.cache.remove(used, *id));
+        }
         let mut cookies = Vec::new();
         for id in going.into_iter().chain(self.surplus(now)) {
             match self.locks.get(&id) {
@@ -239,11 +244,13 @@ impl Namespace {
         }
     }
 
-    /// A lock without holds goes: what is under it first (L-44).
+    /// A lock without holds goes, unless it is going already: what is under it first (L-44).
     pub(super) fn leave(&mut self, id: LockId) {
         let Some(lock) = self.locks.get_mut(&id) else { return };
-        if lock.stage != Stage::Granted || !lock.writes_back {
-            return self.send_cancel(id);
+        match lock.stage {
+            Stage::Flushing | Stage::Leaving => return,
+            Stage::Granted if lock.writes_back => {}
+            _ => return self.send_cancel(id),
         }
         lock.stage = Stage::Flushing;
         let discard = lock.wanted.is_some_and(|wanted| wanted.discard);

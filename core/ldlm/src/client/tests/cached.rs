@@ -143,3 +143,15 @@ fn l58_lock_that_was_taken_out_of_the_cache_stays_where_younger_ones_go() {
     desk.ask(&numbered(1));
     assert_eq!(desk.only(Opcode::LDLM_ENQUEUE).request.desc.resource, numbered(1).resource);
 }
+
+#[test]
+fn l44_lock_that_is_in_the_way_and_too_many_as_well_is_written_back_before_its_cancel() {
+    let mut desk = Desk::with(CacheLimits { lru_size: 0, ..CacheLimits::default() });
+    let lock = desk.cached(&Ask { writes_back: true, ..ask(Mode::Pw) });
+    desk.ask(&ask(Mode::Ex));
+    assert_eq!(desk.events.last(), Some(&LockEvent::Flush { lock, discard: false }));
+    assert_eq!((desk.only(Opcode::LDLM_ENQUEUE).request.count, desk.out.len()), (1, 1));
+    desk.space.flushed(lock);
+    desk.settle();
+    assert_eq!(desk.only(Opcode::LDLM_CANCEL).request.counted().len(), 1);
+}
