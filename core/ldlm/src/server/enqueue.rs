@@ -24,8 +24,14 @@ impl LockServer {
         };
         self.stats.enqueues += 1;
         self.settle(client, rpc);
-        // 1. What is given back beside counts for no estimate (L-42).
-        self.take_back(client, &early(&request.lock), false, rpc);
+        // 1. What is given back beside counts for no estimate (L-42). If it is the last lock of the resource,
+        // the value goes with it that the new lock needs.
+        let given_back = early(&request.lock);
+        let kept = match given_back.is_empty() {
+            true => None,
+            false => self.space.value(&request.lock.desc.resource).cloned(),
+        };
+        self.take_back(client, &given_back, false, rpc);
         let replay = request.lock.flags.contains(LockFlags::REPLAY);
         let repeats = served.body.flags.contains(BodyFlags::REQ_REPLAY_DONE);
         // Only a target that recovers grants a lock as the client describes it (L-25).
@@ -39,7 +45,7 @@ impl LockServer {
             resent: served.body.flags.contains(BodyFlags::RESENT),
         };
         let value = match value {
-            Ok(value) => value,
+            Ok(value) => value.or(kept),
             Err(_) if replay => None,
             Err(errno) => return rpc.refuse(served.id, errno),
         };

@@ -1,9 +1,11 @@
 //! A server of locks with attributes of objects, and clients over the request layer, in virtual time:
-//! glimpses (L-34, L-35, L-40), conversions (L-45) and what releases differ in, through both ends.
+//! enqueues (L-22, L-23), glimpses (L-34, L-35, L-40), conversions (L-45) and what releases differ in,
+//! through both ends.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
 
 mod convert;
+mod enqueue;
 mod glimpse;
 mod variants;
 
@@ -47,7 +49,11 @@ impl Server {
             let rpc = &mut self.ptlrpc.rpc(below);
             match event {
                 Event::Served(served) => {
-                    self.locks.serve(&served, Ok(Some(Value::Object(lvb(SIZE)))), rpc);
+                    // As targets do: what is known is not read again.
+                    let (name, space) = (LockServer::resource_of(&served), self.locks.space());
+                    let known = name.is_some_and(|name| space.value(&name).is_some());
+                    let value = (!known).then(|| Value::Object(lvb(SIZE)));
+                    self.locks.serve(&served, Ok(value), rpc);
                 }
                 Event::Joining { export, .. } => rpc.admit(export, Ok(())),
                 Event::Disconnected { export, .. } => {
@@ -175,7 +181,9 @@ impl Bench {
                 rpc.serve(ServiceConfig::new(name, request, reply, Portal::OST_BULK.0)).unwrap();
             }
             let (uuid, past) = ("objects".to_owned(), Past::default());
-            rpc.add_target(TargetConfig { uuid, offer: data(), replayable: true, past }).unwrap();
+            let flags2 = data().flags2 | ConnectFlags2::LOCK_CONTENTION;
+            let offer = ConnectData { flags2, ..data() };
+            rpc.add_target(TargetConfig { uuid, offer, replayable: true, past }).unwrap();
             server.drain(below);
         });
         let config =

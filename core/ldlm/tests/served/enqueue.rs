@@ -1,0 +1,56 @@
+//! Requests as they go over the wire: locks that are given back with them, holders that are called back for
+//! them, what their replies say.
+
+use lnet_types::ByteOrder;
+use lustre_wire::connect::{ConnectData, ConnectFlags2};
+use lustre_wire::ldlm::{
+    LockDesc, LockFlags, LockKind, LockMode, LockReply, LockRequest, Lvb, Policy,
+};
+use lustre_wire::{Buffers, Opcode};
+use ptlrpc::{CallId, ImportId, Lose, Part};
+
+use super::{Bench, OBJECT, SIZE, data};
+
+/// Asks for a lock on this range, and gives others back with the request.
+fn enqueue(
+    bench: &mut Bench,
+    import: ImportId,
+    (flags, mode): (LockFlags, LockMode),
+    (start, end): (u64, u64),
+    handles: &[u64],
+) -> CallId {
+    let desc = LockDesc {
+        kind: LockKind::EXTENT,
+        resource: OBJECT,
+        requested: mode,
+        policy: Policy::Extent { start, end, gid: 0 }.words(),
+        ..LockDesc::default()
+    };
+    let flags = flags | LockFlags::NO_EXPANSION;
+    let request = LockRequest::new(flags, handles.len() as u32, desc, handles);
+    bench.call(import, Opcode::LDLM_ENQUEUE, Buffers::from([request.to_bytes(ByteOrder::Little)]))
+}
+
+/// The lock in the reply, and the size that came with it; `None`: there is no reply yet.
+fn reply(bench: &mut Bench, call: CallId) -> Option<(LockReply, Option<u64>)> {
+    let reply = bench.ended(call)?.unwrap();
+    let msg = reply.msg().unwrap();
+    let lvb = Lvb::parse_either(ByteOrder::Little, msg.buffer(2).unwrap()).ok();
+    Some((msg.get(1).unwrap(), lvb.map(|lvb| lvb.size)))
+}
+
+const WHOLE: (u64, u64) = (0, u64::MAX);
+const NONE: LockFlags = LockFlags::empty();
+
+#[test]
+fn l60_lock_that_comes_for_the_last_one_of_its_object_has_the_attributes() {
+    let mut bench = Bench::new();
+    let a = bench.client("a");
+    let first = enqueue(&mut bench, a, (NONE, LockMode::PR), WHOLE, &[1]);
+    let (lock, size) = reply(&mut bench, first).unwrap();
+    assert_eq!(size, Some(SIZE));
+    let second = enqueue(&mut bench, a, (NONE, LockMode::PW), WHOLE, &[2, lock.handle]);
+    let (lock, size) = reply(&mut bench, second).unwrap();
+    assert_eq!((lock.desc.granted, size), (LockMode::PW, Some(SIZE)));
+    assert_eq!(bench.server(|server, _| server.locks.space().view().locks), 1);
+}
