@@ -1,7 +1,7 @@
 //! Glimpses: the size of an object, from the clients that may know it better (L-34, L-35).
 
 use lnet_types::Errno;
-use lustre_wire::ldlm::{LockReply, Lvb};
+use lustre_wire::ldlm::{LockReply, Lvb, ResourceName};
 use lustre_wire::{Buffers, Opcode};
 use ptlrpc::{Answer, CallError, Reply, Rpc, Served, ServedId};
 
@@ -13,11 +13,10 @@ use crate::space::{Ask, Glimpse, Value};
 const ABORTED: i32 = 301;
 
 /// A glimpse whose reply waits for the clients that are asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Glimpsing {
-    ask: Ask,
-    /// What the object layer knows: the resource may be gone with its last lock.
-    value: Option<Value>,
+    /// The resource, kept until the reply: its value is the answer, although its last lock may go.
+    resource: ResourceName,
     open: usize,
     short: bool,
 }
@@ -52,7 +51,7 @@ impl LockServer {
             }
             Ok(Glimpse::Destroyed) => {
                 let errno = Some(Errno::ENOENT);
-                self.aborted(served.id, ask, value.as_ref(), short, errno, rpc);
+                self.aborted(served.id, &resource, short, errno, rpc);
             }
             Ok(Glimpse::Aborted(callbacks)) => {
                 let mut open = 0;
@@ -66,9 +65,10 @@ impl LockServer {
                     }
                 }
                 if open == 0 {
-                    return self.aborted(served.id, ask, value.as_ref(), short, None, rpc);
+                    return self.aborted(served.id, &resource, short, None, rpc);
                 }
-                self.glimpses.insert(served.id, Glimpsing { ask: *ask, value, open, short });
+                self.space.pin(&resource);
+                self.glimpses.insert(served.id, Glimpsing { resource, open, short });
             }
         }
     }
@@ -82,19 +82,19 @@ impl LockServer {
     ) {
         let Some(glimpsing) = self.glimpses.get_mut(&served) else { return };
         glimpsing.open = glimpsing.open.saturating_sub(1);
-        let (ask, open) = (glimpsing.ask, glimpsing.open);
+        let Glimpsing { resource, open, short } = *glimpsing;
         if let Ok(reply) = result
             && reply.status == 0
             && let Ok(msg) = reply.msg()
             && let Some(bytes) = msg.buffer(1)
             && let Ok(seen) = Lvb::parse_either(msg.order, bytes)
         {
-            self.space.grow_value(&ask.desc.resource, &seen);
+            self.space.grow_value(&resource, &seen);
         }
-        if open == 0
-            && let Some(Glimpsing { ask, value, short, .. }) = self.glimpses.remove(&served)
-        {
-            self.aborted(served, &ask, value.as_ref(), short, None, rpc);
+        if open == 0 {
+            self.glimpses.remove(&served);
+            self.aborted(served, &resource, short, None, rpc);
+            self.space.unpin(&resource);
         }
     }
 
@@ -102,8 +102,7 @@ impl LockServer {
     fn aborted(
         &self,
         served: ServedId,
-        ask: &Ask,
-        known: Option<&Value>,
+        resource: &ResourceName,
         short: bool,
         errno: Option<Errno>,
         rpc: &mut Rpc<'_, '_>,
@@ -112,7 +111,7 @@ impl LockServer {
             policy_res1: errno.map_or(0, |errno| i64::from(errno.negative()) as u64),
             ..LockReply::default()
         };
-        let value = match self.space.value(&ask.desc.resource).or(known) {
+        let value = match self.space.value(resource) {
             Some(Value::Object(lvb)) => super::value::lvb_bytes(lvb, short),
             Some(Value::Bytes(bytes)) => bytes.to_vec(),
             None => Vec::new(),

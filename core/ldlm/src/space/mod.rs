@@ -177,6 +177,24 @@ impl Namespace {
         true
     }
 
+    /// Keeps a resource until [`Self::unpin`], also without locks, so that its value block is there. Whether
+    /// there is one.
+    pub fn pin(&mut self, resource: &ResourceName) -> bool {
+        let Some(at) = self.find_resource(resource) else { return false };
+        self.resources[at].locks += 1;
+        true
+    }
+
+    /// Ends [`Self::pin`].
+    pub fn unpin(&mut self, resource: &ResourceName) {
+        let Some(at) = self.find_resource(resource) else { return };
+        let record = &mut self.resources[at];
+        record.locks = record.locks.saturating_sub(1);
+        if record.locks == 0 {
+            self.drop_resource(at);
+        }
+    }
+
     /// Takes over what a client knows of an object: values increase, never decrease (L-34).
     pub fn grow_value(&mut self, resource: &ResourceName, seen: &Lvb) {
         if let Some(at) = self.find_resource(resource)

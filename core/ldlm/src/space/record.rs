@@ -139,7 +139,7 @@ pub(super) struct Resource {
     /// The waiting queue: first, last, number.
     pub(super) queue: [u32; 2],
     pub(super) waiting: u32,
-    /// Locks in all, those without a place included.
+    /// Locks in all, those without a place included, and what keeps it beside them.
     pub(super) locks: u32,
     /// To be examined again before the call ends.
     pub(super) dirty: bool,

@@ -2,12 +2,13 @@
 
 use ldlm::Mode;
 use ldlm::client::{Ask, GlimpseId, LockEvent};
+use ldlm::space::Value;
 use lnet_types::ByteOrder;
 use lustre_wire::ldlm::{Intent, LockDesc, LockFlags, LockKind, LockMode, LockReply, Lvb, Policy};
 use lustre_wire::{Buffers, Opcode};
 use ptlrpc::{CallId, ImportId};
 
-use super::{Bench, OBJECT, SIZE, request, whole};
+use super::{Bench, OBJECT, SIZE, lvb, request, whole};
 
 const GRANTED: i32 = 0;
 const ABORTED: i32 = 301;
@@ -126,4 +127,21 @@ fn l34_a_glimpse_ends_when_the_writer_is_gone() {
         server.ptlrpc.rpc(below).evict(export);
     });
     assert_eq!(reply(&mut bench, call), Some((ABORTED, LockFlags::empty(), SIZE)));
+}
+
+#[test]
+fn l34_writer_that_gives_the_last_lock_back_while_it_is_asked_leaves_the_size_that_it_wrote() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.client("a"), bench.client("b"));
+    let (hold, _) = bench.granted(a, &writer());
+    let call = glimpse(&mut bench, b, LockFlags::empty());
+    assert!(asked(&mut bench).is_some());
+    bench.server(|server, _| server.locks.set_value(&OBJECT, Value::Object(lvb(100))));
+    // The lock goes, and its client has nothing to say of it any more.
+    bench.clients(|clients, below| {
+        clients.locks.release(a, hold, false, &mut clients.ptlrpc.rpc(below));
+    });
+    assert_eq!(bench.server(|server, _| server.locks.space().view().locks), 0);
+    assert_eq!(reply(&mut bench, call), Some((ABORTED, LockFlags::empty(), 100)));
+    assert_eq!(bench.server(|server, _| server.locks.space().view().resources), 0);
 }
