@@ -15,6 +15,8 @@ use crate::space::{Callback, CallbackEnd};
 pub(super) enum Calling {
     /// It asks for a lock; the enqueue of `because` waits for its end.
     Blocking { lock: Cookie, because: Cookie },
+    /// It says that a lock was dropped as another one was asked for: nothing waits for its end.
+    Dropped { lock: Cookie },
     /// It announces a grant, and may ask for the lock as well.
     Completion { lock: Cookie },
     /// It asks for the size of an object.
@@ -25,6 +27,7 @@ impl Calling {
     const fn lock(self) -> Cookie {
         match self {
             Self::Blocking { lock, .. }
+            | Self::Dropped { lock }
             | Self::Completion { lock }
             | Self::Glimpse { lock, .. } => lock,
         }
@@ -51,7 +54,10 @@ pub(super) fn end_of(result: &Result<Reply, CallError>) -> CallbackEnd {
 }
 
 impl LockServer {
-    /// Sends a callback; `None` if the client can't be called.
+    /// Sends a callback.
+    ///
+    /// # Errors
+    /// The client can't be called.
     pub(super) fn call(
         &self,
         opcode: Opcode,
@@ -59,7 +65,7 @@ impl LockServer {
         value: Option<Vec<u8>>,
         limited: bool,
         rpc: &mut Rpc<'_, '_>,
-    ) -> Option<CallId> {
+    ) -> Result<CallId, CallError> {
         let handles = [callback.client_cookie, callback.lock.0];
         let handles = if opcode == Opcode::LDLM_GL_CALLBACK { &handles[..1] } else { &handles[..] };
         // The count of a callback is 0 (L-13).
@@ -68,32 +74,40 @@ impl LockServer {
         buffers.extend(value);
         let mut call = Call::new(opcode, buffers);
         call.modifies = false;
+        // A lock that is dropped for the request is gone, whether its client hears of it or not (L-46).
+        call.resend =
+            opcode != Opcode::LDLM_BL_CALLBACK || self.space.lock(callback.lock).is_some();
         call.limit = limited.then(|| self.space.callback_limit(callback.holder));
         if opcode == Opcode::LDLM_GL_CALLBACK {
             call = call.answered_by(&[lustre_wire::ldlm::Lvb::LEN as u32]);
         }
-        rpc.callback(export(callback.holder), call).ok()
+        rpc.callback(export(callback.holder), call)
     }
 
     /// Asks the holder of a lock for it.
     pub(super) fn block(&mut self, callback: &Callback, because: Cookie, rpc: &mut Rpc<'_, '_>) {
-        self.stats.blocking += 1;
         let lock = callback.lock;
+        let there = self.space.lock(lock).is_some();
         match self.call(Opcode::LDLM_BL_CALLBACK, callback, None, true, rpc) {
-            Some(call) => {
+            Ok(call) if there => {
+                self.stats.blocking += 1;
                 self.calls.insert(call, Calling::Blocking { lock, because });
                 self.called.insert(lock, call);
                 if let Some(round) = self.rounds.get_mut(&because) {
                     round.open += 1;
                 }
             }
-            None => self.space.callback_ended(rpc.now(), lock, CallbackEnd::Failed),
+            // Its server has dropped it, and the request that it was in the way of goes on (L-39, L-46).
+            Ok(call) => {
+                self.stats.blocking += 1;
+                self.calls.insert(call, Calling::Dropped { lock });
+            }
+            Err(_) => self.space.callback_ended(rpc.now(), lock, CallbackEnd::Failed),
         }
     }
 
     /// Announces a grant.
     pub(super) fn complete(&mut self, callback: &Callback, rpc: &mut Rpc<'_, '_>) {
-        self.stats.completions += 1;
         let lock = callback.lock;
         let granted = rpc.granted(export(callback.holder)).unwrap_or_default();
         let short = !granted.flags.contains(ConnectFlags::LVB_TYPE);
@@ -102,11 +116,12 @@ impl LockServer {
         // It goes until the client has it, unless it asks for the lock as well (L-54).
         let limited = callback.flags.contains(LockFlags::AST_SENT);
         match self.call(Opcode::LDLM_CP_CALLBACK, callback, Some(value), limited, rpc) {
-            Some(call) => {
+            Ok(call) => {
+                self.stats.completions += 1;
                 self.calls.insert(call, Calling::Completion { lock });
                 self.called.insert(lock, call);
             }
-            None => self.space.callback_ended(rpc.now(), lock, CallbackEnd::Failed),
+            Err(_) => self.space.callback_ended(rpc.now(), lock, CallbackEnd::Failed),
         }
     }
 
@@ -120,7 +135,7 @@ impl LockServer {
             Calling::Blocking { lock, .. } | Calling::Completion { lock } => {
                 self.space.callback_resent(rpc.now(), lock);
             }
-            Calling::Glimpse { .. } => {}
+            Calling::Glimpse { .. } | Calling::Dropped { .. } => {}
         }
         true
     }
@@ -147,6 +162,7 @@ impl LockServer {
                     self.over.push_back(because);
                 }
             }
+            Calling::Dropped { .. } => {}
             Calling::Completion { .. } => {
                 self.space.callback_ended(rpc.now(), lock, end_of(result));
             }

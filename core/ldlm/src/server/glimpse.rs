@@ -57,7 +57,7 @@ impl LockServer {
                 let mut open = 0;
                 for callback in callbacks {
                     let lock = callback.lock;
-                    if let Some(call) =
+                    if let Ok(call) =
                         self.call(Opcode::LDLM_GL_CALLBACK, &callback, None, false, rpc)
                     {
                         self.calls.insert(call, Calling::Glimpse { lock, served: served.id });

@@ -54,3 +54,30 @@ fn l60_lock_that_comes_for_the_last_one_of_its_object_has_the_attributes() {
     assert_eq!((lock.desc.granted, size), (LockMode::PW, Some(SIZE)));
     assert_eq!(bench.server(|server, _| server.locks.space().view().locks), 1);
 }
+
+#[test]
+fn l39_request_does_not_wait_for_the_callback_of_a_lock_that_its_server_drops() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.client("a"), bench.client("b"));
+    let held = enqueue(&mut bench, a, (LockFlags::CANCEL_ON_BLOCK, LockMode::PW), WHOLE, &[1]);
+    assert!(reply(&mut bench, held).is_some());
+    let lose = Lose { opcode: Some(Opcode::LDLM_BL_CALLBACK), part: Part::Request, count: 100 };
+    bench.server(|server, below| server.ptlrpc.rpc(below).lose(lose).unwrap());
+    let asked = enqueue(&mut bench, b, (NONE, LockMode::PW), WHOLE, &[2]);
+    let (lock, _) = reply(&mut bench, asked).expect("at once");
+    assert_eq!(lock.desc.granted, LockMode::PW);
+    bench.secs(1000);
+    let (again, evicted) =
+        bench.server(|server, _| (server.locks.stats().again, server.evicted.len()));
+    assert_eq!((again, evicted), (0, 0));
+}
+
+/// A client with this many locks, and another one that asks for all that they cover.
+fn many(bench: &mut Bench, count: u64) -> CallId {
+    let (a, b) = (bench.client("a"), bench.client("b"));
+    for n in 0..count {
+        let call = enqueue(bench, a, (NONE, LockMode::PR), (n * 10, n * 10 + 9), &[1 + n]);
+        assert!(reply(bench, call).is_some());
+    }
+    enqueue(bench, b, (NONE, LockMode::EX), WHOLE, &[5000])
+}
