@@ -57,7 +57,7 @@ impl LockServer {
     /// Sends a callback.
     ///
     /// # Errors
-    /// The client can't be called.
+    /// The client can't be called, or not yet: as many calls as there may be are under way to it.
     pub(super) fn call(
         &self,
         opcode: Opcode,
@@ -84,10 +84,13 @@ impl LockServer {
         rpc.callback(export(callback.holder), call)
     }
 
-    /// Asks the holder of a lock for it.
+    /// Asks the holder of a lock for it: at once, or when others of the round have answered (L-23).
     pub(super) fn block(&mut self, callback: &Callback, because: Cookie, rpc: &mut Rpc<'_, '_>) {
         let lock = callback.lock;
         let there = self.space.lock(lock).is_some();
+        if there && self.is_full(because) {
+            return self.delay(callback, because);
+        }
         match self.call(Opcode::LDLM_BL_CALLBACK, callback, None, true, rpc) {
             Ok(call) if there => {
                 self.stats.blocking += 1;
@@ -102,6 +105,7 @@ impl LockServer {
                 self.stats.blocking += 1;
                 self.calls.insert(call, Calling::Dropped { lock });
             }
+            Err(CallError::TooMany { .. }) if there => self.delay_block(callback, because),
             Err(_) => self.space.callback_ended(rpc.now(), lock, CallbackEnd::Failed),
         }
     }
@@ -121,6 +125,7 @@ impl LockServer {
                 self.calls.insert(call, Calling::Completion { lock });
                 self.called.insert(lock, call);
             }
+            Err(CallError::TooMany { .. }) => self.delay_completion(callback),
             Err(_) => self.space.callback_ended(rpc.now(), lock, CallbackEnd::Failed),
         }
     }
@@ -161,6 +166,7 @@ impl LockServer {
                     round.open = round.open.saturating_sub(1);
                     self.over.push_back(because);
                 }
+                self.send_delayed(because, rpc);
             }
             Calling::Dropped { .. } => {}
             Calling::Completion { .. } => {
@@ -168,6 +174,7 @@ impl LockServer {
             }
             Calling::Glimpse { served, .. } => self.glimpsed(served, result, rpc),
         }
+        self.send_refused(rpc);
         self.work(rpc);
         true
     }

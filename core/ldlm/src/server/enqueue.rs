@@ -94,7 +94,7 @@ impl LockServer {
 
     /// Steps 10 to 13, when no callback of the round is open.
     pub(super) fn answer(&mut self, lock: Cookie, rpc: &mut Rpc<'_, '_>) {
-        if self.rounds.get(&lock).is_none_or(|round| round.open > 0) {
+        if self.rounds.get(&lock).is_none_or(|round| round.open > 0) || self.delayed.has(lock) {
             return;
         }
         let Some(round) = self.rounds.remove(&lock) else { return };

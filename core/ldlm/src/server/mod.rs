@@ -10,11 +10,12 @@
 //!
 //! `request.rs` reads requests, `enqueue.rs` has the steps of an enqueue (L-22), `glimpse.rs` those of
 //! a glimpse (L-35), `cancel.rs` cancels and conversions, `callback.rs` callbacks and what their ends
-//! mean (L-55), `intent.rs` locks that go with the result of an intent, `local.rs` locks of the server
-//! itself, `value.rs` what comes with locks, `view.rs` what can be seen.
+//! mean (L-55), `delay.rs` callbacks that can't go yet, `intent.rs` locks that go with the result of an
+//! intent, `local.rs` locks of the server itself, `value.rs` what comes with locks, `view.rs` what can be seen.
 
 mod callback;
 mod cancel;
+mod delay;
 mod enqueue;
 mod glimpse;
 mod intent;
@@ -44,6 +45,7 @@ pub use value::Values;
 pub use view::{LockLine, LockStats};
 
 use callback::Calling;
+use delay::Delayed;
 use glimpse::Glimpsing;
 
 /// An enqueue whose reply waits for the callbacks of its round (L-23).
@@ -72,6 +74,7 @@ pub struct LockServer {
     calls: BTreeMap<CallId, Calling>,
     /// The callback under way for a lock that is called back.
     called: BTreeMap<Cookie, CallId>,
+    delayed: Delayed,
     /// Rounds that are over.
     over: VecDeque<Cookie>,
     /// When the value of locks is calculated again (L-59).
@@ -117,6 +120,7 @@ impl LockServer {
             glimpses: BTreeMap::new(),
             calls: BTreeMap::new(),
             called: BTreeMap::new(),
+            delayed: Delayed::default(),
             over: VecDeque::new(),
             volume_at: Instant::ZERO,
             locals: 0,
@@ -241,7 +245,11 @@ impl LockServer {
         busy: impl Fn(&Rpc<'_, '_>, ExportId, &LockView) -> bool,
     ) {
         let now = rpc.now();
-        self.space.handle_timeout(now, &mut |lock: &LockView| busy(rpc, export(lock.holder), lock));
+        let Self { space, delayed, .. } = self;
+        space.handle_timeout(now, &mut |lock: &LockView| {
+            // No holder is evicted that has not been asked.
+            delayed.is_unasked(lock.lock) || busy(rpc, export(lock.holder), lock)
+        });
         self.work(rpc);
     }
 

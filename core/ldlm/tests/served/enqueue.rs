@@ -81,3 +81,32 @@ fn many(bench: &mut Bench, count: u64) -> CallId {
     }
     enqueue(bench, b, (NONE, LockMode::EX), WHOLE, &[5000])
 }
+
+#[test]
+fn l23_holders_of_one_round_are_called_back_1024_at_a_time() {
+    let mut bench = Bench::new();
+    let lose = Lose { opcode: Some(Opcode::LDLM_BL_CALLBACK), part: Part::Request, count: 9000 };
+    bench.server(|server, below| server.ptlrpc.rpc(below).lose(lose).unwrap());
+    let asked = many(&mut bench, 1100);
+    bench.secs(1);
+    assert_eq!(bench.server(|server, _| server.locks.stats().blocking), 1024);
+    assert_eq!(reply(&mut bench, asked), None);
+    // Those that were to follow go with their client.
+    bench.server(|server, below| {
+        let views = server.ptlrpc.export_views();
+        let export = views.iter().find(|view| view.client == "a").unwrap().id;
+        server.ptlrpc.rpc(below).evict(export);
+    });
+    let (lock, _) = reply(&mut bench, asked).expect("all callbacks have ended");
+    assert_eq!(lock.desc.granted, LockMode::EX);
+    assert_eq!(bench.server(|server, _| server.locks.stats().blocking), 1024);
+}
+
+#[test]
+fn l23_callbacks_above_1024_follow_when_others_have_ended() {
+    let mut bench = Bench::new();
+    many(&mut bench, 1100);
+    bench.secs(1);
+    assert_eq!(bench.server(|server, _| server.locks.stats().blocking), 1100);
+    assert!(bench.server(|server, _| server.evicted.is_empty()));
+}
