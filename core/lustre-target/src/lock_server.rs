@@ -1,7 +1,7 @@
 //! What every target with locks does with its lock server: how the lock server begins, and which facts
 //! of callbacks reach it. What the locks protect, and when a request waits for them, is each target's own.
 
-use ldlm::server::{LockServer, Values};
+use ldlm::server::{LockServer, Under, Values};
 use ldlm::space::{Config, Io, Touched};
 use ptlrpc::{ExportId, Rpc, ServedId};
 
@@ -10,6 +10,18 @@ use crate::targets::CallbackFact;
 /// The lock server of a target that has not begun.
 pub(crate) fn idle(values: Values) -> LockServer {
     LockServer::new(Config::new(0), values, false)
+}
+
+/// The same, of a target whose clients move data under their locks: which requests do is what `under` says.
+pub(crate) fn begun_with(
+    values: Values,
+    recovers: bool,
+    under: Under,
+    rpc: &mut Rpc<'_, '_>,
+) -> LockServer {
+    let mut locks = begun(values, recovers, rpc);
+    locks.raise_what_is(under);
+    locks
 }
 
 /// The lock server of a target that begins. `recovers`: clients of an earlier start are awaited.

@@ -83,7 +83,7 @@ impl RpcNode {
         service.request_max = request_max;
         service.buffers = buffers;
         // What others wait for is data under locks (P-114).
-        service.hears_of_waiting = portal == Portal::OST_IO;
+        service.hears_of_waiting = matches!(portal, Portal::OST_IO | Portal::MDS_IO);
         let what = format!("service {name} on portal {}", portal.0);
         let served = self.run(move |host, below| {
             let there = host.ptlrpc.service_views();

@@ -8,7 +8,7 @@ use ptlrpc::{Call, CallError, CallId, Reply, Rpc, ServedId};
 
 use super::{LockServer, export, holder};
 use crate::Cookie;
-use crate::space::{Callback, CallbackEnd};
+use crate::space::{Callback, CallbackEnd, HolderId};
 
 /// What a callback under way is for.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +99,7 @@ impl LockServer {
                 if let Some(round) = self.rounds.get_mut(&because) {
                     round.open += 1;
                 }
+                self.raise_under(lock, callback.holder, rpc);
             }
             // Its server has dropped it, and the request that it was in the way of goes on (L-39, L-46).
             Ok(call) => {
@@ -127,6 +128,17 @@ impl LockServer {
             }
             Err(CallError::TooMany { .. }) => self.delay_completion(callback),
             Err(_) => self.space.callback_ended(rpc.now(), lock, CallbackEnd::Failed),
+        }
+    }
+
+    /// The holder of a lock is asked for it: what its data wait for goes first (P-114).
+    fn raise_under(&self, lock: Cookie, client: HolderId, rpc: &mut Rpc<'_, '_>) {
+        let (Some(under), Some(lock)) = (self.under, self.space.lock(lock)) else { return };
+        let waiting = rpc.waiting(export(client));
+        let raised = waiting.iter().filter(|one| !one.high && under(one, &lock));
+        let raised: Vec<ServedId> = raised.map(|one| one.id).collect();
+        for id in raised {
+            rpc.raise(id);
         }
     }
 

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 use lnet_types::{Errno, Instant};
 use lustre_wire::Opcode;
 use lustre_wire::ldlm::ResourceName;
-use ptlrpc::{CallId, Estimate, EvictReason, ExportId, Rpc, Served, ServedId, Tunables};
+use ptlrpc::{CallId, Estimate, EvictReason, ExportId, Rpc, Served, ServedId, Tunables, Waiting};
 
 use crate::Cookie;
 use crate::lookup::Lookup;
@@ -47,6 +47,9 @@ pub use view::{LockLine, LockStats};
 use callback::Calling;
 use delay::Delayed;
 use glimpse::Glimpsing;
+
+/// Whether the data of a request that waits for a service move under a lock.
+pub type Under = fn(&Waiting<'_>, &LockView) -> bool;
 
 /// An enqueue whose reply waits for the callbacks of its round (L-23).
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +78,7 @@ pub struct LockServer {
     /// The callback under way for a lock that is called back.
     called: BTreeMap<Cookie, CallId>,
     delayed: Delayed,
+    under: Option<Under>,
     /// Rounds that are over.
     over: VecDeque<Cookie>,
     /// When the value of locks is calculated again (L-59).
@@ -121,6 +125,7 @@ impl LockServer {
             calls: BTreeMap::new(),
             called: BTreeMap::new(),
             delayed: Delayed::default(),
+            under: None,
             over: VecDeque::new(),
             volume_at: Instant::ZERO,
             locals: 0,
@@ -128,6 +133,12 @@ impl LockServer {
             replaying: replays,
             stats: LockStats::default(),
         }
+    }
+
+    /// Requests that wait for a service go first when the lock is called back under which their data move
+    /// (P-114).
+    pub fn raise_what_is(&mut self, under: Under) {
+        self.under = Some(under);
     }
 
     /// Breaks a rule from now on.

@@ -2,7 +2,7 @@
 //! that its client holds on the bit DOM of the file, which lives as long as data move under it (C-221, L-49).
 
 use ldlm::Cookie;
-use ldlm::space::{Io, Touched};
+use ldlm::space::{Io, LockView, Touched};
 use lnet_types::Errno;
 use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{InodeBits, ResourceName};
@@ -45,6 +45,11 @@ fn waiting(waiting: &Waiting<'_>) -> Option<Io> {
     held(&request, file, waiting.body.flags.contains(BodyFlags::REPLAY))
 }
 
+/// Whether the data of a request that waits for a slot move under a lock of its client.
+pub(super) fn is_under(one: &Waiting<'_>, lock: &LockView) -> bool {
+    waiting(one).is_some_and(|io| io.is_under(lock))
+}
+
 impl Mdt {
     /// A request for data begins or ends: the lock of its client has more time, if it is wanted by others.
     ///
@@ -83,9 +88,7 @@ impl Mdt {
     pub(super) fn expire_locks(&mut self, cx: &mut Cx<'_, '_, '_>) {
         let Self { locks, data, .. } = self;
         locks.handle_timeout(cx.rpc, |rpc, export, lock| {
-            let all = rpc.waiting(export);
-            let mut high = all.iter().filter(|one| one.high).filter_map(waiting);
-            high.any(|io| io.is_under(lock))
+            rpc.waiting(export).iter().any(|one| is_under(one, lock))
                 || data.values().any(|work| work.is_under(export, lock))
         });
     }

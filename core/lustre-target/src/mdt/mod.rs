@@ -588,7 +588,8 @@ impl Kind for Mdt {
     }
 
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
-        self.locks = lock_server::begun(Values::Objects, beginning.recovers, rpc);
+        let (values, under) = (Values::Objects, held::is_under);
+        self.locks = lock_server::begun_with(values, beginning.recovers, under, rpc);
         self.handles = Prng::new(rpc.seed());
         self.objects.begin(&self.site, beginning.recovers, rpc);
         self.across.begin(&self.site, beginning.starts, rpc);

@@ -87,6 +87,11 @@ fn waiting(waiting: &Waiting<'_>) -> Option<(Request, bool)> {
     Some((request, waiting.body.flags.contains(BodyFlags::REPLAY)))
 }
 
+/// Whether the data of a request that waits for a slot move under a lock of its client.
+pub(super) fn is_under(one: &Waiting<'_>, lock: &LockView) -> bool {
+    waiting(one).is_some_and(|(request, replayed)| request.is_under(replayed, lock))
+}
+
 /// The attributes of an object as they go with its locks.
 fn value(object: &Object) -> Value {
     Value::Object(Lvb {
@@ -241,9 +246,7 @@ impl Ost {
         let Self { locks, work, .. } = self;
         let Some(locks) = locks else { return };
         locks.handle_timeout(cx.rpc, |rpc, export, lock| {
-            let waits = rpc.waiting(export).iter().filter(|one| one.high).any(|one| {
-                waiting(one).is_some_and(|(request, replayed)| request.is_under(replayed, lock))
-            });
+            let waits = rpc.waiting(export).iter().any(|one| is_under(one, lock));
             waits || work.values().any(|work| work.served.export == export && work.is_under(lock))
         });
     }

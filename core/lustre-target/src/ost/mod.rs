@@ -434,7 +434,8 @@ impl Kind for Ost {
 
     fn begin(&mut self, beginning: Beginning, rpc: &mut Rpc<'_, '_>) {
         if self.locks.is_some() {
-            self.locks = Some(lock_server::begun(Values::Objects, beginning.recovers, rpc));
+            let (values, under) = (Values::Objects, locks::is_under);
+            self.locks = Some(lock_server::begun_with(values, beginning.recovers, under, rpc));
         }
     }
 

@@ -4,5 +4,6 @@
 mod captures;
 mod ost;
 mod ost_hostile;
+mod ost_locks;
 mod ost_recovery;
 mod world;

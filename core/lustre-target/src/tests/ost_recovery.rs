@@ -21,19 +21,21 @@ use crate::{Commit, MemoryStore};
 
 /// How an order fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Failure {
+pub(super) enum Failure {
     /// The store is out of service with it.
     Io,
     /// A transaction finds no room.
     Full,
 }
 
-struct Inside {
+pub(super) struct Inside {
     store: MemoryStore,
     /// Orders since the start of the target.
     orders: usize,
     fails: Option<(usize, Failure)>,
     broken: bool,
+    /// It refuses the next transaction.
+    refuses: bool,
     facts: Vec<StoreFact>,
     /// It stands still; what it is ordered meanwhile it does afterwards, one after the other.
     stands: bool,
@@ -44,10 +46,10 @@ struct Inside {
 
 /// A store that survives its server.
 #[derive(Clone)]
-struct Shelf(Arc<Mutex<Inside>>);
+pub(super) struct Shelf(Arc<Mutex<Inside>>);
 
 impl Shelf {
-    fn new(commit: Commit, fails: Option<(usize, Failure)>) -> Self {
+    pub(super) fn new(commit: Commit, fails: Option<(usize, Failure)>) -> Self {
         let store = MemoryStore::new(commit, 1 << 26);
         Self::of(store, fails)
     }
@@ -55,7 +57,9 @@ impl Shelf {
     fn of(store: MemoryStore, fails: Option<(usize, Failure)>) -> Self {
         let (facts, clients) = (Vec::new(), Vec::new());
         let (orders, broken, stands, waiting) = (0, false, false, VecDeque::new());
-        let inside = Inside { store, orders, fails, broken, facts, stands, waiting, clients };
+        let refuses = false;
+        let inside =
+            Inside { store, orders, fails, broken, refuses, facts, stands, waiting, clients };
         Self(Arc::new(Mutex::new(inside)))
     }
 
@@ -67,12 +71,17 @@ impl Shelf {
         self.0.lock().unwrap().store.commit();
     }
 
-    fn stand(&self, stands: bool) {
+    pub(super) fn stand(&self, stands: bool) {
         self.0.lock().unwrap().stands = stands;
     }
 
+    /// The next transaction finds no room.
+    pub(super) fn refuse(&self) {
+        self.0.lock().unwrap().refuses = true;
+    }
+
     /// What a server finds that starts after the one before has died.
-    fn survivor(&self) -> Self {
+    pub(super) fn survivor(&self) -> Self {
         let mut inside = self.0.lock().unwrap();
         let empty = MemoryStore::new(Commit::Ordered, 0);
         let store = core::mem::replace(&mut inside.store, empty).crashed();
@@ -99,6 +108,8 @@ impl Store for Shelf {
         }
         let failure = inside.fails.filter(|(at, _)| *at == number).map(|(_, failure)| failure);
         let failure = if inside.broken { Some(Failure::Io) } else { failure };
+        let refused = matches!(order, StoreOrder::Apply(_)) && core::mem::take(&mut inside.refuses);
+        let failure = if refused { Some(Failure::Full) } else { failure };
         let error = match failure {
             None => return inside.store.order(order, memory),
             Some(Failure::Io) if inside.broken => StoreError::OutOfService,

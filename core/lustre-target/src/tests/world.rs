@@ -7,10 +7,10 @@ use lnet::upper::{Arena, Below, Upper, UpperId, Uppers};
 use lnet::{Driver, Event as LnetEvent, Loopback, Node, NodeConfig, Output, Report};
 use lnet_types::{Errno, Instant, IoVec, Memory, Nid, RegionId, Span};
 use lustre_wire::connect::ConnectData;
-use lustre_wire::{ImportKind, Portal};
+use lustre_wire::{ImportKind, Opcode, Portal};
 use ptlrpc::{
-    Call, CallError, CallId, Config, Event, ImportConfig, ImportId, Past, Ptlrpc, Reply, Rpc,
-    ServiceConfig, TargetConfig, Tunables,
+    Answer, Call, CallError, CallId, Config, Event, ImportConfig, ImportId, Past, Ptlrpc, Reply,
+    Rpc, ServiceConfig, TargetConfig, Tunables,
 };
 
 use crate::store::Store;
@@ -57,6 +57,10 @@ struct Party {
     ptlrpc: Ptlrpc,
     targets: Targets,
     ended: Vec<(CallId, Result<Reply, CallError>)>,
+    /// Requests for locks that a client repeats when its server has lost them.
+    replays: Vec<Call>,
+    /// Attributes that came with locks after a wait.
+    completed: Vec<Vec<u8>>,
 }
 
 impl Party {
@@ -64,8 +68,23 @@ impl Party {
         loop {
             while let Some(event) = self.ptlrpc.poll_event() {
                 let rpc = &mut self.ptlrpc.rpc(below);
-                if let Some(Event::Ended { call, result }) = self.targets.event(event, rpc) {
-                    self.ended.push((call, result));
+                match self.targets.event(event, rpc) {
+                    Some(Event::Ended { call, result }) => self.ended.push((call, result)),
+                    Some(Event::ReplayLocks { import }) => {
+                        for call in self.replays.drain(..) {
+                            rpc.replay_lock(import, call).unwrap();
+                        }
+                        rpc.locks_replayed(import);
+                    }
+                    Some(Event::Served(served)) => {
+                        if served.opcode == Opcode::LDLM_CP_CALLBACK {
+                            let value =
+                                served.msg().unwrap().buffer(2).unwrap_or_default().to_vec();
+                            self.completed.push(value);
+                        }
+                        rpc.reply(served.id, Answer::default());
+                    }
+                    _ => {}
                 }
             }
             // A store that has failed is what some tests want.
@@ -115,6 +134,8 @@ pub(super) struct World {
     now: Instant,
     server: UpperId,
     seeds: u64,
+    /// Slots of each service of the server.
+    slots: usize,
 }
 
 const TARGET: &str = "target-1";
@@ -127,13 +148,23 @@ fn party(uppers: &mut Uppers, seed: u64) -> UpperId {
         wall: Duration::from_secs(1_795_000_000 + seed * 1000),
         tunables,
     });
-    let party = Party { ptlrpc, targets: Targets::default(), ended: Vec::new() };
+    let (ended, replays, completed) = (Vec::new(), Vec::new(), Vec::new());
+    let party = Party { ptlrpc, targets: Targets::default(), ended, replays, completed };
     uppers.add(Box::new(party)).unwrap()
 }
 
 impl World {
     /// A server with a target of a kind on a store.
     pub(super) fn new(kind: impl Kind + 'static, store: impl Store + 'static) -> Self {
+        Self::with_slots(64, kind, store)
+    }
+
+    /// The same, with services that have one slot each.
+    pub(super) fn narrow(kind: impl Kind + 'static, store: impl Store + 'static) -> Self {
+        Self::with_slots(1, kind, store)
+    }
+
+    fn with_slots(slots: usize, kind: impl Kind + 'static, store: impl Store + 'static) -> Self {
         let tunables = lnet::Tunables::default();
         let config = NodeConfig { seed: 1, interface_cookie: 1, ping_seq: 0, tunables };
         let now = Instant::from_secs(1000);
@@ -141,7 +172,7 @@ impl World {
         let server = party(&mut uppers, 1);
         let (lo, heap) = (Loopback::new(), Heap::default());
         let mut world =
-            Self { node: Node::new(config, now), lo, heap, uppers, now, server, seeds: 1 };
+            Self { node: Node::new(config, now), lo, heap, uppers, now, server, seeds: 1, slots };
         world.serve(kind, store);
         world
     }
@@ -163,11 +194,14 @@ impl World {
     fn serve(&mut self, kind: impl Kind + 'static, mut store: impl Store + 'static) {
         let begun = start(&mut store, kind.name()).unwrap();
         let (offer, replayable) = (kind.offer(), kind.keeps_records());
+        let slots = self.slots;
         self.party_of(self.server, |party, below| {
             let rpc = &mut party.ptlrpc.rpc(below);
             let reply = Portal::OSC_REPLY.0;
             for portal in PORTALS {
-                let service = ServiceConfig::new("ost", portal.0, reply, Portal::OST_BULK.0);
+                let mut service = ServiceConfig::new("ost", portal.0, reply, Portal::OST_BULK.0);
+                service.slots = slots;
+                service.hears_of_waiting = portal == Portal::OST_IO;
                 rpc.serve(service).unwrap();
             }
             let (uuid, past) = (TARGET.to_owned(), Past::default());
@@ -200,6 +234,33 @@ impl World {
         };
         let import = self.rpc(upper, |rpc| rpc.import(config)).unwrap();
         Client { upper, import }
+    }
+
+    /// A client repeats a request for a lock when its server has lost it, and hears of its grant.
+    pub(super) fn replays(&mut self, client: Client, call: Call) {
+        self.party_of(client.upper, |party, below| {
+            party.replays.push(call);
+            let rpc = &mut party.ptlrpc.rpc(below);
+            rpc.replays_locks(client.import, true);
+            let (request, reply) = (Portal::LDLM_CALLBACK.0, Portal::LDLM_CALLBACK_REPLY.0);
+            let bulk = Portal::OST_BULK.0;
+            rpc.serve(ServiceConfig::new("callbacks", request, reply, bulk)).unwrap();
+        });
+    }
+
+    /// The attributes that came with the locks that a client was granted after a wait.
+    pub(super) fn completed(&mut self, client: Client) -> Vec<Vec<u8>> {
+        self.party_of(client.upper, |party, _| core::mem::take(&mut party.completed))
+    }
+
+    /// The requests that wait for a slot of the server, and whether they are of high priority.
+    pub(super) fn waiting(&mut self) -> Vec<(Opcode, bool)> {
+        self.party_of(self.server, |party, below| {
+            let exports = party.ptlrpc.export_views();
+            let rpc = party.ptlrpc.rpc(below);
+            let waiting = exports.iter().flat_map(|view| rpc.waiting(view.id));
+            waiting.map(|one| (one.body.opcode, one.high)).collect()
+        })
     }
 
     /// A client dies without a word.

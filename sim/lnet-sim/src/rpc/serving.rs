@@ -159,7 +159,7 @@ impl Serving {
         for (name, [request, reply, bulk], max) in super::file::services(&self.scenario) {
             let mut config = ServiceConfig::new(name, request.0, reply.0, bulk.0);
             config.request_max = max;
-            config.hears_of_waiting = request == Portal::OST_IO;
+            config.hears_of_waiting = matches!(request, Portal::OST_IO | Portal::MDS_IO);
             ptlrpc.rpc(below).serve(config)?;
         }
         Ok(())
