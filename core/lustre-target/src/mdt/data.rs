@@ -13,7 +13,7 @@ use ldlm::space::{LockView, Value};
 use ldlm::{Cookie, Mode, server::LockServer};
 use lnet_types::{Errno, IoVec, iovec_len, iovec_slice};
 use lustre_wire::fid::Valid;
-use lustre_wire::ldlm::{InodeBits, Lvb, ResourceName};
+use lustre_wire::ldlm::{InodeBits, LockDesc, LockKind, LockRequest, Lvb, ResourceName};
 use lustre_wire::ost::{NiobufFlags, Obdo, ObdoFlags};
 use lustre_wire::{Buffers, Layout, Opcode, Portal};
 use ptlrpc::{Answer, Direction, ExportId, Served, ServedId};
@@ -83,6 +83,12 @@ fn value(inode: &Inode) -> Value {
     })
 }
 
+/// The file of a resource; `None` for one that is no file's (L-7).
+fn file_of(resource: &ResourceName) -> Option<Id> {
+    let [seq, low, 0, 0] = resource.words else { return None };
+    Some(Id { seq, oid: u32::try_from(low).ok()? })
+}
+
 /// Takes the times that a request names. An older change of data says nothing.
 fn take_times(inode: &mut Inode, from: &Obdo) {
     let has = |bit| from.valid.contains(bit);
@@ -135,12 +141,33 @@ impl DataWork {
 }
 
 impl Mdt {
+    /// The first lock says which kind all others of its resource have (L-2): on files here they are those of
+    /// inode bits, and those of files' users have resources of their own.
+    ///
+    /// # Errors
+    /// `EINVAL` for a lock of another kind.
+    pub(super) fn check_kind(served: &Served) -> Result<(), Errno> {
+        let asked = match served.opcode {
+            Opcode::LDLM_ENQUEUE => served.msg().and_then(|msg| LockRequest::of(&msg, 1)).ok(),
+            _ => None,
+        };
+        // What is not well formed, or of no kind, is refused with the lock.
+        let Some(LockDesc { kind, resource, .. }) = asked.map(|asked| asked.desc) else {
+            return Ok(());
+        };
+        let [.., own] = resource.words;
+        match kind {
+            LockKind::PLAIN | LockKind::EXTENT => Err(Errno::EINVAL),
+            LockKind::FLOCK if own == 0 => Err(Errno::EINVAL),
+            _ => Ok(()),
+        }
+    }
+
     /// The size of data that goes with a lock for them; `None` for other locks.
     pub(super) fn lock_value(&self, served: &Served) -> Result<Option<Value>, Errno> {
         let Some(resource) = LockServer::resource_of(served) else { return Ok(None) };
-        let [seq, low, 0, 0] = resource.words else { return Ok(None) };
-        let Ok(oid) = u32::try_from(low) else { return Ok(None) };
-        let inode = self.tree.inode(Id { seq, oid }).ok_or(Errno::ENOENT)?;
+        let Some(id) = file_of(&resource) else { return Ok(None) };
+        let inode = self.tree.inode(id).ok_or(Errno::ENOENT)?;
         Ok((inode.end_here() > 0).then(|| value(inode)))
     }
 

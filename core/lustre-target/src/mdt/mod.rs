@@ -390,6 +390,9 @@ impl Mdt {
         let request = match request::read(&served) {
             Ok(Some(request)) => request,
             Ok(None) => {
+                if let Err(errno) = Self::check_kind(&served) {
+                    return cx.rpc.refuse(served.id, errno);
+                }
                 let value = self.lock_value(&served);
                 return self.locks.serve(&served, value, cx.rpc);
             }

@@ -272,3 +272,29 @@ fn l49_client_that_writes_under_a_lock_that_is_wanted_has_more_time() {
     let reply = bench.end_of(b, reads).unwrap().unwrap();
     assert_eq!(bytes_of(bench, &reply, &memory)[..4], *b"some");
 }
+
+#[test]
+fn l2_client_fixes_no_other_kind_of_locks_for_a_file_than_inode_bits() {
+    let bench = &mut Bench::new(1);
+    let c = bench.client("c", 0);
+    let f = file(bench, c, "f", 1);
+    let mut asked = |kind, own| {
+        let mut resource = ResourceName::of(f);
+        resource.words[3] = own;
+        let policy = Policy::Extent { start: 0, end: u64::MAX, gid: 0 }.words();
+        let desc =
+            LockDesc { kind, resource, requested: LockMode::PR, policy, ..LockDesc::default() };
+        let request = LockRequest::new(LockFlags::empty(), 1, desc, &[1]);
+        let buffers = Buffers::new().bytes(request.to_bytes(LITTLE));
+        let call = Call::new(Opcode::LDLM_ENQUEUE, buffers).answered_by(&[112, 56]);
+        bench.call(c, call).map(|_| ()).map_err(ptlrpc::CallError::errno)
+    };
+    for (kind, own) in
+        [(LockKind::PLAIN, 0), (LockKind::EXTENT, 0), (LockKind::EXTENT, 12), (LockKind::FLOCK, 0)]
+    {
+        assert_eq!(asked(kind, own), Err(Errno::EINVAL), "{kind:?} {own}");
+    }
+    assert_eq!(asked(LockKind(9), 0), Err(Errno::EFAULT), "no kind");
+    assert_eq!(asked(LockKind::FLOCK, 12), Ok(()), "its users' locks have a name of their own");
+    assert_eq!(asked(LockKind::IBITS, 0), Ok(()));
+}
