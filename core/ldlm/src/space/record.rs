@@ -73,9 +73,13 @@ impl Lock {
         if self.place == Place::Queue { State::Waiting } else { State::Granted }
     }
 
-    /// Whether it is not what was asked for.
+    /// Whether it is not what was asked for. What a test of a file lock describes never is: clients look at
+    /// no part of the description without LOCK_CHANGED (L-16).
     pub(super) fn changed(&self) -> bool {
-        self.start != self.wanted.0 || self.kind != Kind::Ibits && self.end != self.wanted.1
+        let described = self.kind == Kind::Flock && self.flags.contains(LockFlags::TEST_LOCK);
+        described
+            || self.start != self.wanted.0
+            || self.kind != Kind::Ibits && self.end != self.wanted.1
     }
 
     /// Whether two locks of one resource have a part of it in common (L-5, L-9).

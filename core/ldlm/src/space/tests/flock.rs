@@ -75,6 +75,19 @@ fn a_test_describes_the_lock_that_stands_against_it() {
 }
 
 #[test]
+fn l16_answer_to_a_test_is_marked_as_another_lock_than_the_one_asked_for() {
+    let mut world = World::new();
+    world.hold(0, &flock(PW, 7, 10, 19));
+    for (start, end) in [(0, 12), (0, 9), (10, 19)] {
+        let test = Ask { flags: LockFlags::TEST_LOCK, ..flock(PW, 1, start, end) };
+        let answer = world.take(1, &test);
+        assert!(answer.flags.contains(LockFlags::LOCK_CHANGED), "{start} to {end}");
+    }
+    let answer = world.take(1, &flock(PW, 1, 30, 39));
+    assert!(!answer.flags.contains(LockFlags::LOCK_CHANGED), "no test");
+}
+
+#[test]
 fn a_request_that_would_wait_for_itself_is_refused() {
     let mut world = World::new();
     for client in 0..4 {
