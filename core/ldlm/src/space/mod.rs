@@ -195,6 +195,13 @@ impl Namespace {
         }
     }
 
+    /// The resources that locks wait for and that have no value block: after a replay, as replayed locks bring
+    /// none (L-25).
+    pub fn without_value(&self) -> impl Iterator<Item = ResourceName> + '_ {
+        let lacks = |record: &&Resource| record.waiting > 0 && record.value.is_none();
+        self.resources.iter().map(|(_, record)| record).filter(lacks).map(|record| record.name)
+    }
+
     /// Takes over what a client knows of an object: values increase, never decrease (L-34).
     pub fn grow_value(&mut self, resource: &ResourceName, seen: &Lvb) {
         if let Some(at) = self.find_resource(resource)

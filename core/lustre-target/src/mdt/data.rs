@@ -181,6 +181,13 @@ impl Mdt {
         }
     }
 
+    /// Locks that were replayed bring no sizes: those that wait are granted with them (L-25).
+    pub(super) fn show_awaited(&mut self) {
+        let files: Vec<Id> =
+            self.locks.space().without_value().filter_map(|name| file_of(&name)).collect();
+        files.into_iter().for_each(|id| self.show_locks(id));
+    }
+
     /// The file of a request for data, and where its part here ends.
     fn with_data(&self, id: Id) -> Result<(&Inode, u64), Errno> {
         let inode = self.tree.inode(id).ok_or(Errno::ENOENT)?;

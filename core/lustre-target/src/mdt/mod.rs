@@ -683,6 +683,7 @@ impl Kind for Mdt {
     }
 
     fn recovered(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        self.show_awaited();
         self.locks.recovered(cx.rpc);
         self.drop_opens(cx);
         self.objects.recovered(cx.rpc.now());

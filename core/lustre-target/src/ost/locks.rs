@@ -124,7 +124,9 @@ impl Ost {
             return cx.rpc.refuse(id, Errno::EINVAL);
         }
         let replay = asked.flags.contains(LockFlags::REPLAY);
-        if replay || locks.space().value(&asked.desc.resource).is_some() {
+        let known = locks.space().value(&asked.desc.resource).is_some();
+        // Behind the end of a recovery it is not granted before the locks that were there.
+        if replay || known && !self.recovering {
             return locks.serve(&served, Ok(None), cx.rpc);
         }
         let request = Request { body: Obdo::default(), name, ask: Ask::Lock };

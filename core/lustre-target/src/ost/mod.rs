@@ -14,8 +14,8 @@
 //! data moves outside of turns. `request.rs` reads what is asked, `io.rs`, `attributes.rs` and
 //! `create.rs` decide, `plan.rs` takes what they change to the store, with the account of its owner;
 //! `grants.rs` has the promises, `locks.rs` what the lock manager is asked: before its turn a
-//! request has the lock that it needs. An echo target ([`Ost::echo`]) is the same without promises,
-//! owners' limits and locks (L-103).
+//! request has the lock that it needs; `values.rs` reads attributes that locks lack. An echo target
+//! ([`Ost::echo`]) is the same without promises, owners' limits and locks (L-103).
 
 mod attributes;
 mod create;
@@ -27,6 +27,7 @@ mod name;
 mod object;
 mod plan;
 mod request;
+mod values;
 pub mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -58,6 +59,8 @@ use request::{Ask, Request};
 const BRW_SIZE: u32 = 16 << 20;
 /// The token of the order that measures the space.
 const MEASURE: u64 = u64::MAX - 1;
+/// The token of the records that are read for locks, and the name of their turn.
+const VALUES: u64 = u64::MAX - 2;
 
 /// What a request waits for.
 enum Stage {
@@ -122,6 +125,10 @@ pub struct Ost {
     /// The request that has the turn, and those that wait for it.
     turn: Option<ServedId>,
     queue: VecDeque<ServedId>,
+    /// Objects whose attributes are read for their locks.
+    unread: VecDeque<Name>,
+    /// The recovery is over, and locks wait for those attributes.
+    recovering: bool,
     grants: Grants,
     /// The store is being asked for its space.
     measuring: bool,
@@ -144,6 +151,8 @@ impl Ost {
             work: BTreeMap::new(),
             turn: None,
             queue: VecDeque::new(),
+            unread: VecDeque::new(),
+            recovering: false,
             grants: Grants::default(),
             measuring: false,
             look: None,
@@ -216,6 +225,9 @@ impl Ost {
 
     /// A request has the turn.
     fn begin(&mut self, id: ServedId, cx: &mut Cx<'_, '_, '_>) {
+        if u64::from(id) == VALUES {
+            return self.read_value(cx);
+        }
         let Some(work) = self.work.get_mut(&id) else { return };
         let name = work.request.name;
         match work.request.ask {
@@ -234,10 +246,12 @@ impl Ost {
 
     /// The turn of a request ends when it waits for no record any more.
     fn check_turn(&mut self, id: ServedId) {
-        let reads = self.work.get(&id).is_some_and(|work| {
-            let stage = &work.stage;
-            matches!(stage, Stage::Record | Stage::Last | Stage::List(_) | Stage::Usage(..))
-        });
+        let values = u64::from(id) == VALUES && !self.unread.is_empty();
+        let reads = values
+            || self.work.get(&id).is_some_and(|work| {
+                let stage = &work.stage;
+                matches!(stage, Stage::Record | Stage::Last | Stage::List(_) | Stage::Usage(..))
+            });
         if self.turn == Some(id) && !reads {
             self.turn = None;
         }
@@ -481,6 +495,7 @@ impl Kind for Ost {
         }
         let id = ServedId::from(token);
         match outcome {
+            outcome if token == VALUES => self.value_read(outcome, cx),
             Ok(outcome) => self.fact(id, outcome, cx),
             // Memory that the store still reads into is not given back.
             Err(e) => match self.work.get_mut(&id).map(|work| &mut work.stage) {
@@ -497,9 +512,7 @@ impl Kind for Ost {
     }
 
     fn recovered(&mut self, cx: &mut Cx<'_, '_, '_>) {
-        if let Some(locks) = &mut self.locks {
-            locks.recovered(cx.rpc);
-        }
+        self.begin_grants(cx);
         self.unlocked(cx);
     }
 

@@ -53,6 +53,25 @@ fn held_write(id: ObjectId, offset: u64, bytes: &[u8]) -> Call {
 }
 
 #[test]
+fn l32_lock_that_was_replayed_as_waiting_is_granted_with_the_attributes() {
+    let shelf = Shelf::new(Commit::AtOnce, None);
+    let mut world = World::new(ost(), shelf.clone());
+    let client = world.client(wire::wanted());
+    make(&mut world, client, 1);
+    write(&mut world, client, object(1), 0, &pattern(1000, 0));
+    let waits = LockFlags::REPLAY | LockFlags::BLOCK_WAIT;
+    world.replays(client, lock(object(1), LockMode::PW, waits, 1));
+    world.restart(ost(), shelf.survivor());
+    for _ in 0..20 {
+        world.pass(Duration::from_secs(20));
+    }
+    let said = world.completed(client);
+    let sizes =
+        said.iter().map(|lvb| Lvb::parse_either(ByteOrder::Little, lvb).map(|lvb| lvb.size));
+    assert_eq!(sizes.collect::<Vec<_>>(), [Ok(1000)]);
+}
+
+#[test]
 fn p114_write_that_waits_goes_first_when_its_lock_is_called_back() {
     let shelf = Shelf::new(Commit::AtOnce, None);
     let mut world = World::narrow(ost(), shelf.clone());
