@@ -88,6 +88,10 @@ where
         self.kind.recovered(cx);
     }
 
+    fn refused(&mut self, record: &[u8], cx: &mut Cx<'_, '_, '_>) {
+        self.kind.refused(record, cx);
+    }
+
     fn left(&mut self, export: ExportId, cx: &mut Cx<'_, '_, '_>) {
         self.kind.left(export, cx);
     }

@@ -58,6 +58,8 @@ pub(crate) enum Recorded {
     Recovered,
     /// An answer that the target completes is to go.
     Answer(ServedId, Answer),
+    /// The change of a request was refused that would have put a record in [`Space::Objects`]: its key.
+    Refused(Vec<u8>),
 }
 
 #[derive(Debug)]
@@ -66,6 +68,8 @@ struct Waiting {
     transno: u64,
     /// What its writes are made of: the host's again when it is applied.
     memory: IoVec,
+    /// The key of the record in [`Space::Objects`] that a request puts.
+    object: Option<Vec<u8>>,
     then: Then,
 }
 
@@ -260,9 +264,13 @@ impl<'c> Cx<'_, '_, 'c> {
             let key = reply_key(&client, record.xid, record.tag);
             changes.push(Change::Put(Space::Replies, key, encode(&record)));
         }
+        let object = changes.iter().find_map(|change| match change {
+            Change::Put(Space::Objects, key, _) => Some(key.clone()),
+            _ => None,
+        });
         let replay = served.replay.is_some();
         let then = Then::Reply { served: served.id, answer, when, replay, completes };
-        self.apply(transno, changes, memory, then);
+        self.apply_of(transno, changes, (memory, object), then);
         if when == When::Committed {
             self.order(StoreOrder::Sync { token: NO_TOKEN });
         }
@@ -357,9 +365,19 @@ impl<'c> Cx<'_, '_, 'c> {
     }
 
     fn apply(&mut self, transno: u64, changes: Vec<Change>, memory: IoVec, then: Then) {
+        self.apply_of(transno, changes, (memory, None), then);
+    }
+
+    fn apply_of(
+        &mut self,
+        transno: u64,
+        changes: Vec<Change>,
+        (memory, object): (IoVec, Option<Vec<u8>>),
+        then: Then,
+    ) {
         let id = self.journal.next_txn;
         self.journal.next_txn += 1;
-        self.journal.waiting.insert(id, Waiting { transno, memory, then });
+        self.journal.waiting.insert(id, Waiting { transno, memory, object, then });
         self.order(StoreOrder::Apply(Txn { id, changes, must: self.journal.must }));
     }
 
@@ -383,8 +401,12 @@ impl<'c> Cx<'_, '_, 'c> {
         };
         // The record stays as it was. None is to wait for ever for what a store can't do; one that can do
         // nothing is out of service, and its target with it.
-        match self.journal.waiting.remove(&txn)?.then {
-            Then::Reply { served, replay, .. } => self.not_stored(served, replay, &e),
+        let refused = self.journal.waiting.remove(&txn)?;
+        match refused.then {
+            Then::Reply { served, replay, .. } => {
+                self.not_stored(served, replay, &e);
+                return refused.object.map(Recorded::Refused);
+            }
             Then::Admit { export } => self.rpc.admit(export, Err(e.errno())),
             Then::Left { export } => {
                 self.rpc.left(export);

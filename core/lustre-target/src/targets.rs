@@ -76,6 +76,13 @@ pub trait Kind: Send {
         let _ = cx;
     }
 
+    /// The store has refused the change of a request that would have put this record in [`Space::Objects`].
+    ///
+    /// [`Space::Objects`]: crate::store::Space::Objects
+    fn refused(&mut self, record: &[u8], cx: &mut Cx<'_, '_, '_>) {
+        let _ = (record, cx);
+    }
+
     /// A client has disconnected, or was evicted, and its record is gone.
     fn left(&mut self, export: ExportId, cx: &mut Cx<'_, '_, '_>) {
         let _ = (export, cx);
@@ -205,6 +212,7 @@ impl Slot {
                 self.recovered(rpc);
             }
             Recorded::Answer(served, answer) => kind.answer(served, answer, &mut cx),
+            Recorded::Refused(record) => kind.refused(&record, &mut cx),
         }
     }
 

@@ -516,6 +516,13 @@ impl Kind for Ost {
         self.unlocked(cx);
     }
 
+    fn refused(&mut self, record: &[u8], cx: &mut Cx<'_, '_, '_>) {
+        if let Some(name) = Name::of_key(record) {
+            self.show_again(name, cx);
+        }
+        self.unlocked(cx);
+    }
+
     fn left(&mut self, export: ExportId, cx: &mut Cx<'_, '_, '_>) {
         self.drop_waiting(export, cx);
         if let Some(locks) = &mut self.locks {

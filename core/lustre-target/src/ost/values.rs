@@ -1,5 +1,6 @@
 //! Attributes of objects that are read for the locks that they go with (L-18): where a replay has brought locks
-//! back that wait (L-25). One object after the other in one turn, so that no change comes between a record and what locks say of it.
+//! back that others wait for (L-25), and where the store has refused a change that locks show already. One object
+//! after the other in one turn, so that no change comes between a record and what locks say of it.
 
 use ptlrpc::ServedId;
 
@@ -26,6 +27,15 @@ impl Ost {
             && let Some(locks) = &mut self.locks
         {
             locks.recovered(cx.rpc);
+        }
+    }
+
+    /// The store has refused a change of an object: what its locks show of it is not there.
+    pub(super) fn show_again(&mut self, name: Name, cx: &mut Cx<'_, '_, '_>) {
+        let resource = name.resource();
+        let shows = |locks: &ldlm::server::LockServer| locks.space().value(&resource).is_some();
+        if self.locks.as_ref().is_some_and(shows) {
+            self.read_values(vec![name], cx);
         }
     }
 

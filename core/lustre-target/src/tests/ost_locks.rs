@@ -53,6 +53,23 @@ fn held_write(id: ObjectId, offset: u64, bytes: &[u8]) -> Call {
 }
 
 #[test]
+fn l18_locks_show_no_change_that_the_store_has_refused() {
+    let shelf = Shelf::new(Commit::AtOnce, None);
+    let mut world = World::new(ost(), shelf.clone());
+    let (a, b) = (world.client(wire::wanted()), world.client(wire::wanted()));
+    make(&mut world, a, 1);
+    world.call(a, lock(object(1), LockMode::PW, LockFlags::empty(), 1)).unwrap();
+    world.call(a, held_write(object(1), 0, &pattern(1000, 0))).unwrap();
+    assert_eq!(known(&mut world, b, object(1)), 1000);
+    shelf.refuse();
+    let refused = world.call(a, held_write(object(1), 8192, b"more"));
+    assert_eq!(errno(refused), Errno::ENOSPC);
+    assert_eq!(known(&mut world, b, object(1)), 1000);
+    world.call(a, held_write(object(1), 8192, b"more")).unwrap();
+    assert_eq!(known(&mut world, b, object(1)), 8196);
+}
+
+#[test]
 fn l32_lock_that_was_replayed_as_waiting_is_granted_with_the_attributes() {
     let shelf = Shelf::new(Commit::AtOnce, None);
     let mut world = World::new(ost(), shelf.clone());
