@@ -9,7 +9,7 @@ use lnet_types::Errno;
 use lustre_wire::fid::Valid;
 use lustre_wire::ldlm::{LockFlags, LockKind, LockRequest, Lvb};
 use lustre_wire::ost::{Obdo, ObdoFlags};
-use lustre_wire::{BodyFlags, Msg, Opcode, Portal};
+use lustre_wire::{BodyFlags, ConnectFlags, Msg, Opcode, Portal};
 use ptlrpc::{ExportId, Served, ServedId, Waiting};
 
 use super::name::Name;
@@ -92,6 +92,11 @@ pub(super) fn is_under(one: &Waiting<'_>, lock: &LockView) -> bool {
     waiting(one).is_some_and(|(request, replayed)| request.is_under(replayed, lock))
 }
 
+/// Whether a client is a metadata target, which cuts objects without a lock (L-49).
+fn is_mdt(export: ExportId, cx: &Cx<'_, '_, '_>) -> bool {
+    cx.rpc.granted(export).is_some_and(|granted| granted.flags.contains(ConnectFlags::MDS))
+}
+
 /// The attributes of an object as they go with its locks.
 fn value(object: &Object) -> Value {
     Value::Object(Lvb {
@@ -160,7 +165,8 @@ impl Ost {
             match work.need() {
                 Need::Nothing => {}
                 Need::Held(io) => {
-                    if locks.touch(id, export, &io, cx.rpc) == Touched::NoLock {
+                    let lost = locks.touch(id, export, &io, cx.rpc) == Touched::NoLock;
+                    if lost && !(matches!(work.request.ask, Ask::Punch) && is_mdt(export, cx)) {
                         return cx.rpc.refuse(id, Errno::ESTALE);
                     }
                 }

@@ -415,6 +415,7 @@ impl Kind for Ost {
         }
         ConnectData {
             flags: ConnectFlags::GRANT
+                | ConnectFlags::MDS
                 | ConnectFlags::SRVLOCK
                 | ConnectFlags::VERSION
                 | ConnectFlags::BRW_SIZE

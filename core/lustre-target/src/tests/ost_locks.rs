@@ -109,3 +109,21 @@ fn p114_write_that_waits_goes_first_when_its_lock_is_called_back() {
     world.pass(Duration::from_secs(1));
     assert!(world.end_of(a, first).is_some_and(|end| end.is_ok()));
 }
+
+#[test]
+fn l49_metadata_target_cuts_an_object_without_a_lock() {
+    let mut world = World::new(ost(), super::ost::store());
+    let flags = wire::wanted().flags | ConnectFlags::MDS;
+    let mdt = world.client(ConnectData { flags, ..wire::wanted() });
+    let client = world.client(wire::wanted());
+    make(&mut world, mdt, 1);
+    write(&mut world, client, object(1), 0, &pattern(1000, 0));
+    let punch = || {
+        let mut asked = Obdo { size: 10, blocks: u64::MAX, ..wire::named(object(1)) };
+        asked.valid |= Valid::SIZE | Valid::BLOCKS;
+        wire::object(Opcode::OST_PUNCH, &asked)
+    };
+    assert_eq!(errno(world.call(client, punch())), Errno::ESTALE);
+    world.call(mdt, punch()).unwrap();
+    assert_eq!(known(&mut world, client, object(1)), 10);
+}
