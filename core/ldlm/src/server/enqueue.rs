@@ -2,12 +2,12 @@
 
 use lnet_types::Errno;
 use lustre_wire::ldlm::{Intent, LockFlags, LockReply};
-use lustre_wire::{BodyFlags, Buffers, ConnectFlags};
+use lustre_wire::{BodyFlags, Buffers, ConnectFlags, ConnectFlags2};
 use ptlrpc::{Answer, Rpc, Served};
 
 use super::request::{Request, early, handle};
-use super::{LockServer, Round, holder};
-use crate::space::{Ask, State, Value};
+use super::{LockServer, Round, export, holder};
+use crate::space::{Ask, HolderId, State, Value};
 use crate::{Cookie, Refusal};
 
 impl LockServer {
@@ -92,6 +92,15 @@ impl LockServer {
         }
     }
 
+    /// Of contention a client that has not agreed on it hears nothing (L-31).
+    pub(super) fn mask_contention(flags: &mut LockFlags, client: HolderId, rpc: &Rpc<'_, '_>) {
+        if flags.contains(LockFlags::CONTENTION) {
+            let granted = rpc.granted(export(client)).unwrap_or_default();
+            let hears = granted.flags2.contains(ConnectFlags2::LOCK_CONTENTION);
+            flags.set(LockFlags::CONTENTION, hears);
+        }
+    }
+
     /// Steps 10 to 13, when no callback of the round is open.
     pub(super) fn answer(&mut self, lock: Cookie, rpc: &mut Rpc<'_, '_>) {
         if self.rounds.get(&lock).is_none_or(|round| round.open > 0) || self.delayed.has(lock) {
@@ -107,6 +116,7 @@ impl LockServer {
             State::Waiting => self.stats.waited += 1,
         }
         let mut flags = answer.flags;
+        Self::mask_contention(&mut flags, answer.holder, rpc);
         if round.glimpse {
             // L-35.1: that it is a lock is what has changed.
             flags |= LockFlags::LOCK_CHANGED | LockFlags::HAS_INTENT;

@@ -90,7 +90,8 @@ impl LockServer {
         self.work(rpc);
         let answer = answer?;
         self.stats.granted += 1;
-        let (flags, desc, handle) = (answer.flags, answer.desc, answer.lock.0);
+        let (mut flags, desc, handle) = (answer.flags, answer.desc, answer.lock.0);
+        Self::mask_contention(&mut flags, answer.holder, rpc);
         Some(LockReply { flags, desc, handle, ..LockReply::default() })
     }
 }

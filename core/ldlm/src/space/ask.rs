@@ -81,6 +81,8 @@ pub struct Answer {
     pub lock: Cookie,
     /// State that the reply announces.
     pub state: State,
+    /// Whose lock it is.
+    pub holder: HolderId,
 }
 
 /// Result of a glimpse (L-35).

@@ -353,6 +353,7 @@ impl Namespace {
         self.locks[at].answered = true;
         let record = &self.locks[at];
         let resource = &self.resources[record.resource];
+        let holder = self.holders[record.holder].id;
         let mut desc = record.desc(resource.name);
         let state = record.state();
         let waits = state == State::Waiting;
@@ -381,7 +382,7 @@ impl Namespace {
             }
         }
         self.settle(now);
-        Some(Answer { flags, desc, lock, state })
+        Some(Answer { flags, desc, lock, state, holder })
     }
 
     /// A reply or completion contains the blocking callback of a granted lock: the timer runs, or the

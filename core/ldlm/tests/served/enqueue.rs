@@ -110,3 +110,23 @@ fn l23_callbacks_above_1024_follow_when_others_have_ended() {
     assert_eq!(bench.server(|server, _| server.locks.stats().blocking), 1100);
     assert!(bench.server(|server, _| server.evicted.is_empty()));
 }
+
+#[test]
+fn l31_client_that_has_not_agreed_on_contention_hears_nothing_of_it() {
+    for hears in [false, true] {
+        let mut bench = Bench::new();
+        let mut flags2 = data().flags2;
+        flags2.set(ConnectFlags2::LOCK_CONTENTION, hears);
+        let b = bench.client_with("b", ConnectData { flags2, ..data() });
+        let a = bench.client("a");
+        bench.granted(a, &super::whole(ldlm::Mode::Pw));
+        let said: Vec<bool> = (1..=8)
+            .map(|n| {
+                let call = enqueue(&mut bench, b, (NONE, LockMode::PW), WHOLE, &[n]);
+                let (lock, _) = reply(&mut bench, call).unwrap();
+                lock.flags.contains(LockFlags::CONTENTION)
+            })
+            .collect();
+        assert_eq!(said.contains(&true), hears, "{said:?}");
+    }
+}
