@@ -3,6 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// A number of digits alone. A sign before them would say another number to a user of the tools of these names.
+pub(super) fn number<T: FromStr>(digits: &str) -> Option<T> {
+    digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// A number of bytes on a command line: with `K`, `M`, `G` or `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bytes(pub(super) u64);
@@ -22,7 +27,8 @@ impl FromStr for Bytes {
             "E" | "e" | "EiB" => 60,
             unit => return Err(format!("unit '{unit}': expected K, M, G, T, P or E")),
         };
-        let number = digits.parse::<u64>().map_err(|e| format!("'{text}': {e}"))?;
+        let wrong = || format!("'{text}': expected a number of bytes, such as 64K");
+        let number: u64 = number(digits).ok_or_else(wrong)?;
         let bytes = number.checked_mul(1 << shift);
         bytes.map(Self).ok_or_else(|| format!("'{text}': limit 2^64 bytes"))
     }
@@ -45,7 +51,7 @@ mod tests {
         {
             assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
         }
-        for text in ["", "K", "1Q", "-1", "99999999T", "16E"] {
+        for text in ["", "K", "1Q", "-1", "+4K", "+0", "4+", "99999999T", "16E"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

@@ -6,6 +6,7 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, Changes, FileKind, Node, Place};
 use serde_json::json;
 
+use super::bytes;
 use super::label::Label;
 use super::operands::{self, At, Done, Shape};
 use super::walker::{Found, Walker};
@@ -56,8 +57,8 @@ fn owner(text: &str) -> Result<(Option<u32>, Option<u32>)> {
     let number = |text: &str| match text {
         "" => Ok(None),
         // The highest one says on the wire that nothing is to change.
-        text => match text.parse() {
-            Ok(number) if number != u32::MAX => Ok(Some(number)),
+        text => match bytes::number(text) {
+            Some(number) if number != u32::MAX => Ok(Some(number)),
             _ => Err(wrong()),
         },
     };
@@ -148,7 +149,7 @@ mod tests {
         ] {
             assert_eq!(owner(text).unwrap(), expected, "{text}");
         }
-        for text in ["", ":", "root", "1:2:3", "-1", "4294967295"] {
+        for text in ["", ":", "root", "1:2:3", "-1", "+1", "1:+2", "4294967295"] {
             assert!(owner(text).unwrap_err().to_string().contains("1001:2001"), "{text}");
         }
     }

@@ -342,7 +342,8 @@ fn ends_with_name(path: &[u8]) -> Result<(&[u8], Vec<&[u8]>)> {
 
 /// Permissions of a command line.
 fn mode(text: &str) -> Result<u32> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    let is_octal = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o7777);
     mode.ok_or_else(|| {
         anyhow!("permissions '{text}': expected octal digits up to 7777, such as 750")
     })
@@ -449,6 +450,16 @@ fn said(e: VisitError) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn permissions_are_octal_digits_alone() {
+        for (text, expected) in [("750", 0o750), ("0", 0), ("07777", 0o7777)] {
+            assert_eq!(mode(text).unwrap(), expected, "{text}");
+        }
+        for text in ["", "+750", "-750", "u+x", "8", "17777"] {
+            assert!(mode(text).unwrap_err().to_string().contains("such as 750"), "{text}");
+        }
+    }
 
     #[test]
     fn place_that_is_misspelt_is_shown_with_an_example() {

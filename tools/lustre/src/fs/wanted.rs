@@ -116,7 +116,7 @@ fn bytes(text: &str) -> Result<Bound> {
 
 fn number(text: &str) -> Result<Bound> {
     bound(text, |digits| {
-        digits.parse().map_err(|_| anyhow!("'{text}': expected a number such as 7, +7 or -7"))
+        super::bytes::number(digits).ok_or_else(|| anyhow!("'{text}': expected a number such as 7, +7 or -7"))
     })
 }
 
@@ -198,11 +198,11 @@ mod tests {
         assert_eq!(bytes("+1G").unwrap(), Bound::More(1 << 30));
         assert_eq!(bytes("-4K").unwrap(), Bound::Fewer(4096));
         assert_eq!(bytes("7").unwrap(), Bound::Exactly(7));
-        for text in ["", "+", "1Q", "--1"] {
+        for text in ["", "+", "1Q", "--1", "++1", "+-1"] {
             assert!(bytes(text).unwrap_err().to_string().contains("+1G"), "{text}");
         }
         assert_eq!(number("-3").unwrap(), Bound::Fewer(3));
-        for text in ["", "+", "1d", "1.5"] {
+        for text in ["", "+", "1d", "1.5", "++1"] {
             assert!(number(text).unwrap_err().to_string().contains("+7"), "{text}");
         }
     }
