@@ -2,16 +2,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use lustre_rt::Fid;
 use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, join};
+use rustix::fs::FileType;
 
-use super::local::{Dir, New};
+use super::local::{Dir, New, not_replaced};
 use super::{AT_A_TIME, Copy, SMALL, at_a_time, chunks, is_nameless};
 use crate::fs::label::Label;
-use crate::fs::sentences::{towards_here, why};
+use crate::fs::sentences::{local, towards_here, why};
 use crate::fs::{last_name, show};
 
 /// Files with several names that were copied: where the first copy is.
@@ -53,7 +56,7 @@ impl Copy<'_> {
             let is_itself = into && (self.taken.as_name || is_dir && is_nameless(&place.path));
             let whereto = match is_itself && !named {
                 true => itself(to, is_dir),
-                false => destination(to, into && !named, place),
+                false => destination(to, into && !named, place, node.kind()),
             };
             let whereto = whereto.and_then(|(dir, name)| {
                 // A second directory of a name is copied into the first one.
@@ -82,8 +85,12 @@ fn itself(to: &Path, is_dir: bool) -> Result<(PathBuf, Vec<u8>)> {
 }
 
 /// The directory of a copy, and its name there.
-fn destination(to: &Path, into: bool, place: &Place) -> Result<(PathBuf, Vec<u8>)> {
-    use std::os::unix::ffi::OsStrExt;
+fn destination(
+    to: &Path,
+    into: bool,
+    place: &Place,
+    kind: FileKind,
+) -> Result<(PathBuf, Vec<u8>)> {
     if into {
         let name = last_name(&place.path);
         let name = if name.is_empty() { place.fsname.as_bytes() } else { name };
@@ -92,12 +99,31 @@ fn destination(to: &Path, into: bool, place: &Place) -> Result<(PathBuf, Vec<u8>
         }
         return Ok((to.to_owned(), name.to_vec()));
     }
+    let said = to.as_os_str().as_bytes();
+    if kind != FileKind::Dir && (said.ends_with(b"/") || said.ends_with(b"/.")) {
+        bail!("destination '{}': expected a directory", to.display());
+    }
+    let real = if kind == FileKind::File { behind(to)? } else { to.to_owned() };
+    let to = real.as_path();
     let name = to
         .file_name()
         .ok_or_else(|| anyhow!("destination '{}': expected a path with a name", to.display()))?;
     let dir =
         to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     Ok((dir.to_owned(), name.as_bytes().to_vec()))
+}
+
+/// The file of a name that the user has given: a symbolic link is written through, as by cp.
+fn behind(to: &Path) -> Result<PathBuf> {
+    if !to.is_symlink() {
+        return Ok(to.to_owned());
+    }
+    let shown = to.display();
+    let real = to.metadata().and_then(|meta| match FileType::from_raw_mode(meta.mode()) {
+        FileType::RegularFile => to.canonicalize(),
+        kind => Err(not_replaced(kind)),
+    });
+    real.map_err(|e| anyhow!("destination '{shown}': what it leads to: {}", local(&e)))
 }
 
 impl Out<'_> {
@@ -201,6 +227,7 @@ impl Out<'_> {
     }
 
     async fn link(&self, node: &Node, dir: &Dir, name: &[u8], path: &Label) -> Result<()> {
+        dir.free(name, true)?;
         let text = self.copy.mount.link_text(node).await?;
         dir.symlink(name, &text)?;
         self.copy.link_out(path, node, dir, name);
@@ -215,6 +242,7 @@ impl Out<'_> {
         if several {
             let links = self.links.borrow();
             if let Some((first, called)) = links.get(&key(node.fid)) {
+                dir.free(name, false)?;
                 dir.link(name, first, called)?;
                 self.copy.tally.link();
                 return Ok(());
@@ -270,6 +298,7 @@ impl Out<'_> {
             tally.skipped();
             return Ok(());
         }
+        dir.free(name, false)?;
         let unique = self.names.get();
         self.names.set(unique + 1);
         let new = dir.make(name, unique)?;

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -70,6 +71,26 @@ impl Dir {
     pub(super) fn read(&self, name: &[u8]) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         fs::openat(&self.0, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from)
+    }
+
+    /// What has this name may be replaced: nothing, a regular file, and a symbolic link by another one. All else is
+    /// left as it is: a device or a pipe was hardly meant, and what a link leads to is not always in the
+    /// destination.
+    ///
+    /// # Errors
+    /// What else it is.
+    pub(super) fn free(&self, name: &[u8], for_link: bool) -> io::Result<()> {
+        let there = match fs::statat(&self.0, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()),
+            there => there?,
+        };
+        let kind = fs::FileType::from_raw_mode(there.st_mode);
+        match kind {
+            fs::FileType::RegularFile => Ok(()),
+            fs::FileType::Symlink if for_link => Ok(()),
+            fs::FileType::Directory => Err(Errno::ISDIR.into()),
+            kind => Err(not_replaced(kind)),
+        }
     }
 
     /// Begins a file of this name; `unique` is one number for each of this process.
@@ -140,6 +161,17 @@ impl Dir {
     }
 }
 
+/// What is neither replaced nor written through.
+pub(super) fn not_replaced(kind: fs::FileType) -> io::Error {
+    let what = match kind {
+        fs::FileType::Symlink => "a symbolic link",
+        fs::FileType::Fifo => "a pipe",
+        fs::FileType::Socket => "a socket",
+        _ => "a device",
+    };
+    io::Error::new(ErrorKind::AlreadyExists, format!("{what} has this name: not replaced"))
+}
+
 impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -153,7 +185,7 @@ fn times(atime: i64, mtime: i64) -> Timestamps {
 
 impl New<'_> {
     /// Writes bytes; blocks of zeros become holes.
-    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut at = offset;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -176,7 +208,7 @@ impl New<'_> {
         size: u64,
         mode: u32,
         (atime, mtime): (i64, i64),
-    ) -> std::io::Result<()> {
+    ) -> io::Result<()> {
         if self.end.get() != size {
             self.file.set_len(size)?;
         }
@@ -248,8 +280,11 @@ mod tests {
         // A server that has a link and a directory of one name.
         let e = dir.enter(b"a").unwrap_err();
         assert!(e == Errno::NOTDIR || e == Errno::LOOP, "{e}");
-        // One that has a link and a file of one name.
+        // One that has a link and a file of one name, also where the link is made after it was looked at.
         symlink(outside.join("victim"), path.join("b")).unwrap();
+        let e = dir.free(b"b", false).unwrap_err().to_string();
+        assert_eq!(e, "a symbolic link has this name: not replaced");
+        dir.free(b"b", true).unwrap();
         let new = dir.make(b"b", 1).unwrap();
         new.write(0, b"x").unwrap();
         new.finish(1, 0o4755, (0, 7)).unwrap();
@@ -258,6 +293,27 @@ mod tests {
         assert!(made.is_file());
         assert_eq!((made.mode() & 0o7777, made.mtime()), (0o755, 7));
         assert!(dir.read(b"a").is_err());
+    }
+
+    #[test]
+    fn devices_pipes_and_directories_keep_their_names() {
+        let path = scratch("kept");
+        let dir = Dir::open(&path).unwrap();
+        std::fs::write(path.join("file"), "x").unwrap();
+        std::fs::create_dir(path.join("dir")).unwrap();
+        let mode = Mode::RUSR;
+        fs::mknodat(fs::CWD, path.join("pipe"), fs::FileType::Fifo, mode, 0).unwrap();
+        dir.free(b"none", false).unwrap();
+        dir.free(b"file", false).unwrap();
+        dir.free(b"file", true).unwrap();
+        for for_link in [false, true] {
+            let e = dir.free(b"pipe", for_link).unwrap_err().to_string();
+            assert_eq!(e, "a pipe has this name: not replaced");
+            assert!(dir.free(b"dir", for_link).is_err());
+        }
+        let null = Dir::open(std::path::Path::new("/dev")).unwrap();
+        let e = null.free(b"null", false).unwrap_err().to_string();
+        assert_eq!(e, "a device has this name: not replaced");
     }
 
     #[test]
