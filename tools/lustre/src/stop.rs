@@ -1,4 +1,4 @@
-//! The end of a command that the user wants, by Ctrl-C or SIGTERM. It is looked for between requests. Those
+//! The end of a command that the user wants, by Ctrl-C or SIGTERM, or that has lost its terminal (SIGHUP). It is looked for between requests. Those
 //! under way are waited for a moment, and abandoned then: a server that does not answer holds up no user.
 //! The command leaves its servers as at any other end, so that none of them waits for it.
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use lustre_rt::RpcNode;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// How long requests under way are waited for.
@@ -18,6 +18,22 @@ const GRACE: Duration = Duration::from_secs(1);
 const LEAVE: Duration = Duration::from_secs(2);
 /// Between two looks of a pause.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Signals that end a command. One that is to outlive its terminal, as by `nohup`, ignores SIGHUP, and goes on to.
+fn signals() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    match ignores(&status, SIGHUP) {
+        true => vec![SIGINT, SIGTERM],
+        false => vec![SIGINT, SIGTERM, SIGHUP],
+    }
+}
+
+/// Whether a process ignores a signal, as its status says.
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
 
 /// Whether the user wants the command to end.
 #[derive(Clone, Debug)]
@@ -32,13 +48,14 @@ impl Stop {
     /// The system refuses.
     pub(crate) fn listen(abandon: impl FnOnce() + Send + 'static) -> Result<Self> {
         let wanted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        let ends = signals();
+        for signal in ends.iter().copied() {
             // A second one ends the program at once.
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&wanted))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&wanted)))
                 .context("signals")?;
         }
-        let mut signals = Signals::new([SIGINT, SIGTERM]).context("signals")?;
+        let mut signals = Signals::new(ends).context("signals")?;
         let watch = move || {
             if signals.forever().next().is_some() {
                 thread::sleep(GRACE);
@@ -81,5 +98,18 @@ impl Stop {
         while !self.is_wanted() && Instant::now() < at {
             thread::sleep(at.saturating_duration_since(Instant::now()).min(LOOK));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_status_of_a_process() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        assert!(ignores(status, SIGHUP) && !ignores(status, SIGINT));
+        assert!(!ignores("SigIgn:\t0000000000001000\n", SIGHUP));
+        assert!(!ignores("", SIGHUP));
     }
 }
