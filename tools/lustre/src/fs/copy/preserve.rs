@@ -65,44 +65,48 @@ impl Copy<'_> {
         self.tally.not_kept(path, &show::name(what), &std::io::Error::from_raw_os_error(why));
     }
 
-    /// The way in, before permissions and times are set: attributes are those of `file`.
+    /// The way in, before permissions and times are set: attributes are those of `file`. As [`Copy::own_in`].
     pub(super) async fn preserve_in(
         &self,
         path: &Label,
         (file, meta): (impl AsFd, &Metadata),
         node: &Node,
-    ) -> Result<()> {
-        self.own_in(path, meta, node).await?;
+    ) -> Result<bool> {
+        let owned = self.own_in(path, meta, node).await?;
         for (name, value) in read(file)? {
             let set = self.mount.set_xattr(node, &name, &value, SetXattr::Any).await;
             if let Some(why) = refusal(set)? {
                 self.not_kept(path, &name, why.0);
             }
         }
-        Ok(())
+        Ok(owned)
     }
 
-    /// Owner and group on the way in. A user who may not give files away may have chosen the group.
-    pub(super) async fn own_in(&self, path: &Label, meta: &Metadata, node: &Node) -> Result<()> {
+    /// Owner and group on the way in; `true`: both are those of the source. A user who may not give files away may
+    /// have chosen the group.
+    pub(super) async fn own_in(&self, path: &Label, meta: &Metadata, node: &Node) -> Result<bool> {
         if !self.preserve {
-            return Ok(());
+            return Ok(false);
         }
         let gid = Changes { gid: Some(meta.gid()), ..Changes::default() };
         let both = Changes { uid: Some(meta.uid()), ..gid };
         let body = node.body();
         if (body.uid, body.gid) == (meta.uid(), meta.gid()) {
-            return Ok(());
+            return Ok(true);
         }
-        let Some(why) = refusal(self.mount.change(node, &both).await)? else { return Ok(()) };
+        let Some(why) = refusal(self.mount.change(node, &both).await)? else { return Ok(true) };
+        let mut owned = true;
         if body.uid != meta.uid() {
             self.not_kept(path, OWNER, why.0);
+            owned = false;
         }
         if body.gid != meta.gid()
             && let Some(why) = refusal(self.mount.change(node, &gid).await)?
         {
             self.not_kept(path, GROUP, why.0);
+            owned = false;
         }
-        Ok(())
+        Ok(owned)
     }
 
     /// The way out, before permissions and times are set.

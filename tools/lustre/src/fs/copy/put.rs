@@ -23,6 +23,11 @@ use crate::fs::sentences::{local, towards, why};
 /// What a failure of the destination has led to.
 const NOT_COPIED: &str = "not copied to";
 
+/// All permissions.
+const ALL: u32 = 0o7777;
+/// Those of a file of another owner than the source's.
+const FOREIGN: u32 = 0o1777;
+
 /// Files with several names that were copied, by device and number: where the first copy is.
 type Links = RefCell<BTreeMap<(u64, u64), Node>>;
 
@@ -229,7 +234,7 @@ impl Copy<'_> {
         // What it has was changed by what was made in it. A directory that gets the content of another one
         // stays what it is.
         if !name.is_empty() || self.preserve {
-            self.mount.change(&node, &kept(meta)).await?;
+            self.mount.change(&node, &kept(meta, ALL)).await?;
         }
         Ok(())
     }
@@ -301,7 +306,7 @@ impl Copy<'_> {
             Err(e) => return Err(e.into()),
         };
         self.own_in(&label(path), meta, &made).await?;
-        let times = Changes { mode: None, ..kept(meta) };
+        let times = Changes { mode: None, ..kept(meta, ALL) };
         self.mount.change(&made, &times).await?;
         self.tally.link();
         Ok(())
@@ -312,6 +317,7 @@ impl Copy<'_> {
         &self,
         file: &File,
         meta: &Metadata,
+        path: &Path,
         (dir, name): (&Node, &[u8]),
     ) -> Result<bool> {
         let node = match self.mount.child(dir, name).await {
@@ -330,11 +336,15 @@ impl Copy<'_> {
         let there = self.mount.open_file(&node).await?;
         let same = self.is_same(file, meta.size(), &there).await;
         self.mount.close(there).await?;
-        if same? {
-            self.mount.change(&node, &kept(meta)).await?;
-            return Ok(true);
+        if !same? {
+            return Ok(false);
         }
-        Ok(false)
+        let owned = match self.preserve {
+            true => self.preserve_in(&label(path), (file, meta), &node).await?,
+            false => false,
+        };
+        self.mount.change(&node, &kept(meta, bits_of(owned))).await?;
+        Ok(true)
     }
 
     /// Compares a file of this machine with one in the file system.
@@ -373,14 +383,14 @@ impl Copy<'_> {
         let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
         let file = File::options().read(true).custom_flags(no_follow).open(path)?;
         let meta = &file.metadata()?;
-        if self.resume && Box::pin(self.is_there(&file, meta, (dir, name))).await? {
+        if self.resume && Box::pin(self.is_there(&file, meta, path, (dir, name))).await? {
             self.tally.skipped();
             return Ok(());
         }
         let how = OpenHow { read: self.verify, write: true, truncate: true };
         let parts = data_of(&file, meta);
         let create = Create {
-            mode: meta.mode() & 0o7777,
+            mode: meta.mode() & FOREIGN,
             exclusive: false,
             layout: self.layout.clone(),
             whole: self.whole(source.within, meta, &parts),
@@ -392,15 +402,16 @@ impl Copy<'_> {
         if filled.is_ok() {
             filled = unchanged(&file, meta);
         }
+        let mut bits = FOREIGN;
         if self.preserve && filled.is_ok() {
             let kept = async {
                 let node = self.mount.child(dir, name).await?;
                 self.preserve_in(&label(path), (&file, meta), &node).await
             };
-            filled = Box::pin(kept).await;
+            filled = Box::pin(kept).await.map(|owned| bits = bits_of(owned));
         }
         let closed = match &filled {
-            Ok(()) => self.mount.close_with_changes(copy, &kept(meta)).await,
+            Ok(()) => self.mount.close_with_changes(copy, &kept(meta, bits)).await,
             Err(_) => self.mount.close(copy).await,
         };
         let end = filled.and_then(|()| Ok(closed?));
@@ -482,10 +493,16 @@ fn unchanged(file: &File, before: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// What a copy keeps of its source.
-fn kept(meta: &Metadata) -> Changes {
+/// What of the permissions a file keeps. A program that runs as its owner is one of the source's owner: a copy that
+/// belongs to another one does not run as that.
+const fn bits_of(owned: bool) -> u32 {
+    if owned { ALL } else { FOREIGN }
+}
+
+/// What a copy keeps of its source: these of the permissions, and times.
+fn kept(meta: &Metadata, bits: u32) -> Changes {
     Changes {
-        mode: Some(meta.mode() & 0o7777),
+        mode: Some(meta.mode() & bits),
         atime: Some(meta.atime()),
         mtime: Some(meta.mtime()),
         ..Changes::default()
