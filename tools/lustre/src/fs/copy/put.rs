@@ -6,11 +6,12 @@ use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use lustre_rt::CallError;
 use lustre_rt::visitor::{
-    Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, VisitError, WHOLE_MAX, Whole, both,
+    Attributes, Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, VisitError, WHOLE_MAX, Whole, both,
     join,
 };
 
@@ -326,11 +327,14 @@ impl Copy<'_> {
             Err(e) if e.errno() == lnet_types::Errno::ENOENT => return Ok(false),
             Err(e) => return Err(e.into()),
         };
-        let attributes = self.mount.attributes(&node).await?;
-        if attributes.size != meta.size() {
+        let Attributes { size, mtime, ctime, .. } = self.mount.attributes(&node).await?;
+        if size != meta.size() {
             return Ok(false);
         }
-        if attributes.mtime == meta.mtime() {
+        let dated = mtime == meta.mtime();
+        // A copy that was not finished may have the size. It has a time of its own, which is that of a source of the
+        // same second alone.
+        if dated && ctime > mtime && !self.verify {
             return Ok(true);
         }
         let there = self.mount.open_file(&node).await?;
@@ -339,11 +343,13 @@ impl Copy<'_> {
         if !same? {
             return Ok(false);
         }
-        let owned = match self.preserve {
-            true => self.preserve_in(&label(path), (file, meta), &node).await?,
-            false => false,
-        };
-        self.mount.change(&node, &kept(meta, bits_of(owned))).await?;
+        if !dated {
+            let owned = match self.preserve {
+                true => self.preserve_in(&label(path), (file, meta), &node).await?,
+                false => false,
+            };
+            self.mount.change(&node, &kept(meta, bits_of(owned))).await?;
+        }
         Ok(true)
     }
 
@@ -397,7 +403,10 @@ impl Copy<'_> {
         };
         let mut copy = self.mount.create(dir, name, how, &create).await?;
         let made = copy.created();
-        copy.keep_mtime(meta.mtime());
+        // A copy that is not finished never has size and time of its source: it is not taken for a whole one.
+        if create.whole.is_some() || meta.mtime() < seconds().saturating_sub(1) {
+            copy.keep_mtime(meta.mtime());
+        }
         let mut filled = self.fill(&file, meta.size(), &parts, &mut copy).await;
         if filled.is_ok() {
             filled = unchanged(&file, meta);
@@ -477,6 +486,12 @@ impl Copy<'_> {
         }
         Ok(())
     }
+}
+
+/// Seconds since 1970.
+fn seconds() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    i64::try_from(now).unwrap_or(i64::MAX)
 }
 
 /// A source that was written to in the meantime has no copy: its bytes are those of no moment. The time of the
