@@ -287,12 +287,14 @@ impl<W: Wire> Visitor<W> {
     }
 
     /// The file at a path from the root on. Symbolic links on the way are followed; one at its end if
-    /// `follow` says so. No path leads above the root.
+    /// `follow` says so, or a slash stands behind it: that is the directory. No path leads above the root.
     ///
     /// # Errors
     /// [`VisitError::Path`] for a name that does not exist or may not be looked up, a link to a path
     /// that begins with a slash, as it is one of a node that has mounted the file system, no answer.
     pub async fn find(&self, path: &[u8], follow: bool) -> Result<Node, VisitError> {
+        let must_be_dir = path.ends_with(b"/");
+        let follow = follow || must_be_dir;
         let mut way = vec![self.root_node().await?];
         let mut names: Vec<Vec<u8>> = split(path);
         names.reverse();
@@ -327,7 +329,6 @@ impl<W: Wire> Visitor<W> {
             way.push(node);
         }
         let end = way.pop();
-        let must_be_dir = path.ends_with(b"/");
         match end {
             Some(node) if must_be_dir && node.kind() != FileKind::Dir => {
                 Err(VisitError::Path { path: joined(&done), errno: Errno::ENOTDIR })

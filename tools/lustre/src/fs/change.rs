@@ -44,7 +44,8 @@ struct Rest {
     /// Files and directories
     #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
-    /// Change all that is in a directory too; symbolic links are left as they are
+    /// Change all that is in a directory too. chown changes symbolic links themselves, also one that is named
+    /// without a slash behind it; chmod leaves them as they are
     #[arg(short = 'R', long)]
     recursive: bool,
     #[command(flatten)]
@@ -100,11 +101,11 @@ async fn tree(
             return Ok((changed, !walker.has_failed()));
         }
         let one = |found: Found| async move {
-            let end = match found.node.kind() {
-                FileKind::Link => return None,
-                _ => mount.change(&found.node, to).await,
-            };
-            Some((found.path, end))
+            // Permissions of links mean nothing.
+            if found.node.kind() == FileKind::Link && to.mode.is_some() {
+                return None;
+            }
+            Some((found.path, mount.change(&found.node, to).await))
         };
         for (path, end) in
             lustre_rt::visitor::join(batch.into_iter().map(one), 8).await.into_iter().flatten()
@@ -119,7 +120,8 @@ async fn tree(
 
 async fn one(at: &At<'_>, recursive: bool, changes: &Changes) -> Result<Done> {
     let At { mount, stop, place, name } = *at;
-    let node = mount.find(&place.path, true).await?;
+    let follow = !recursive || changes.mode.is_some();
+    let node = mount.find(&place.path, follow).await?;
     let (mut changed, mut whole) = (0, true);
     if recursive && node.kind() == FileKind::Dir {
         (changed, whole) = tree(mount, stop, node.clone(), name, changes).await?;

@@ -16,7 +16,8 @@ use super::{Visit, lines, show};
 /// Which ones.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Options of find may be written with one dash, as there. Paths are printed as they are; for a \
+    after_help = "Options of find may be written with one dash, as there. A symbolic link that is named is looked at \
+                  itself; with a slash behind it, what it leads to. Paths are printed as they are; for a \
                   terminal bytes that are no text are escaped. In JSON a name that is no UTF-8 has \\xNN for \
                   such bytes, and all of them in name_hex.\n\nExamples:\n  \
     ulnet lustre find 10.0.0.1@tcp:/lfs/data --name '*.h5' --size +1G\n  \
@@ -113,7 +114,7 @@ impl Search<'_> {
     async fn run(&self) -> Result<Done> {
         let At { mount, stop, place, name } = *self.at;
         let Options { maxdepth, mindepth, visit, .. } = self.options;
-        let node = mount.find(&place.path, true).await?;
+        let node = mount.find(&place.path, false).await?;
         // What is named is looked at first, as by find.
         let last = super::names(&place.path).last().copied().unwrap_or(b"/");
         let path = name.plain();

@@ -66,7 +66,8 @@ use anyhow::{Result, anyhow, bail};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use lnet_rt::Net;
-use lustre_rt::visitor::{Access, Identity, Node, Place, VisitError};
+use lnet_types::Errno;
+use lustre_rt::visitor::{Access, FileKind, Identity, Node, Place, VisitError};
 use lustre_rt::{Mount, MountConfig, Pace, wait};
 use serde_json::json;
 
@@ -310,6 +311,20 @@ fn own_name(path: &[u8]) -> Result<&[u8]> {
         b"." | b".." => bail!("expected a path that ends with a name, not with '.' or '..'"),
         name => Ok(name),
     }
+}
+
+/// What is to be removed or renamed: a link itself, never what it leads to. A slash behind a name says that it is
+/// a directory.
+///
+/// # Errors
+/// There is none, or it is no directory.
+async fn find_itself(mount: &Mount, path: &[u8]) -> Result<Node> {
+    let bare = label::without_slashes(path);
+    let node = mount.find(bare, false).await?;
+    if bare.len() < path.len() && node.kind() != FileKind::Dir {
+        return Err(VisitError::Path { path: bare.to_vec(), errno: Errno::ENOTDIR }.into());
+    }
+    Ok(node)
 }
 
 /// What stands behind the last slash of a path, but for slashes at its end.

@@ -5,8 +5,8 @@ use clap::Args;
 use lustre_rt::visitor::{Access, FileKind, Place};
 use serde_json::json;
 
+use super::Visit;
 use super::operands::{self, At, Done, Shape};
-use super::{Visit, label};
 
 /// Which ones.
 #[derive(Clone, Debug, Args)]
@@ -27,7 +27,7 @@ async fn one(at: &At<'_>) -> Result<Done> {
         bail!("the root of a file system is not removed");
     }
     super::own_name(&place.path)?;
-    let node = mount.find(label::without_slashes(&place.path), false).await?;
+    let node = super::find_itself(mount, &place.path).await?;
     if node.kind() != FileKind::Dir {
         bail!("expected a directory");
     }
