@@ -4,11 +4,12 @@ use std::cell::Cell;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use lnet_types::Errno;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{Access, FileKind, Name, Node, Place, join};
+use lustre_rt::visitor::{Access, FileKind, Name, Node, Place, VisitError, join};
 use serde_json::json;
 
-use super::label::{Label, without_slashes};
+use super::label::Label;
 use super::operands::{self, At, Done, Shape};
 use super::sentences::why;
 use super::{Stop, Visit, progress};
@@ -102,6 +103,12 @@ impl Remover<'_> {
     }
 }
 
+/// Whether there is nothing at a path.
+fn is_none(e: &anyhow::Error) -> bool {
+    let errno = e.downcast_ref().map(VisitError::errno);
+    matches!(errno, Some(Errno::ENOENT | Errno::ENOTDIR))
+}
+
 async fn one(at: &At<'_>, recursive: bool, force: bool) -> Result<Done> {
     let At { mount, stop, place, name } = *at;
     if super::names(&place.path).is_empty() {
@@ -109,8 +116,9 @@ async fn one(at: &At<'_>, recursive: bool, force: bool) -> Result<Done> {
     }
     super::own_name(&place.path)?;
     let remover = Remover { mount, stop, removed: Cell::default(), failed: Cell::default() };
-    match mount.find(without_slashes(&place.path), false).await {
-        Err(e) if force && e.errno() == lnet_types::Errno::ENOENT => {}
+    match super::find_itself(mount, &place.path).await {
+        // As by rm: what is below a file does not exist either.
+        Err(e) if force && is_none(&e) => {}
         Ok(node) if node.kind() == FileKind::Dir => {
             if !recursive {
                 bail!("a directory: not removed without -r");
