@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use lnet_types::Errno;
 use lustre_rt::visitor::{Access, Place};
+use lustre_rt::{Fid, Mount};
 use serde_json::json;
 
 use super::goal::{Goal, Taken};
@@ -38,12 +39,28 @@ pub(super) struct Options {
     visit: Visit,
 }
 
+/// The directory of a place, and its name there.
+async fn own_spot(mount: &Mount, place: &Place) -> Result<(Fid, Vec<u8>)> {
+    let (dir, name) = super::parent(mount, without_slashes(&place.path)).await?;
+    Ok((dir.fid(), name))
+}
+
 async fn one(at: &At<'_>, goal: &Goal) -> Result<Done> {
     let At { mount, stop, place, name } = *at;
     let last = super::own_name(&place.path)?;
-    let node = mount.find(without_slashes(&place.path), false).await?;
+    let node = super::find_itself(mount, &place.path).await?;
     let moved = async {
         let spot = goal.of(mount, last, node.kind()).await?;
+        if let Ok(there) = mount.child(&spot.dir, &spot.name).await
+            && there.fid() == node.fid()
+        {
+            // Servers do nothing where both are names of one file.
+            if own_spot(mount, place).await? == (spot.dir.fid(), spot.name.clone()) {
+                bail!("it has this name already");
+            }
+            mount.remove(&node).await?;
+            return Ok(json!({ "from": name, "to": spot.path, "copied": false }).into());
+        }
         let copied = match mount.rename(&node, &spot.dir, &spot.name).await {
             Err(e) if e.errno() == Errno::EXDEV => {
                 let (dir, old) = super::parent(mount, without_slashes(&place.path)).await?;
