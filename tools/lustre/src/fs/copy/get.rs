@@ -11,8 +11,8 @@ use lustre_rt::Fid;
 use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, join};
 use rustix::fs::FileType;
 
-use super::local::{Dir, New, not_replaced};
-use super::{AT_A_TIME, Copy, SMALL, at_a_time, chunks, is_nameless};
+use super::local::{Dir, not_replaced};
+use super::{AT_A_TIME, Copy, SMALL, at_a_time, chunks, each_while, is_hole, is_nameless};
 use crate::fs::label::Label;
 use crate::fs::sentences::{local, towards_here, why};
 use crate::fs::{last_name, show};
@@ -302,20 +302,17 @@ impl Out<'_> {
         let unique = self.names.get();
         self.names.set(unique + 1);
         let new = dir.make(name, unique)?;
-        let one = |(at, len): (u64, u64)| {
-            let new: &New<'_> = &new;
-            async move {
-                stop.check()?;
-                for part in mount.read(file, at, len).await? {
-                    new.write(part.offset, &part.bytes)?;
-                    mount.recycle(part.bytes);
-                }
-                tally.moved(len);
-                Ok(())
+        let one = async |(at, len): (u64, u64)| {
+            stop.check()?;
+            for part in mount.read(file, at, len).await? {
+                new.write(part.offset, &part.bytes)?;
+                mount.recycle(part.bytes);
             }
+            tally.moved(len);
+            Ok(true)
         };
-        let done = join(chunks(0, size).map(one), at_a_time(file)).await;
-        done.into_iter().collect::<Result<(), anyhow::Error>>()?;
+        let end = if is_hole(file) { 0 } else { size };
+        each_while(chunks(0, end), at_a_time(file), one).await?;
         if *verify {
             new.file.set_len(size)?;
             if !Box::pin(self.copy.is_same(&new.file, size, file)).await? {

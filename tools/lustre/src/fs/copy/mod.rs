@@ -11,12 +11,13 @@ mod room;
 mod tally;
 mod waiting;
 
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{Access, FileLayout, OpenFile, Place, Wish};
+use lustre_rt::visitor::{Access, FileLayout, OpenFile, Place, Wish, join};
 
 use super::bytes::Bytes;
 use super::goal::Taken;
@@ -216,6 +217,34 @@ fn at_a_time(file: &OpenFile) -> usize {
     (width.max(1) * PER_OBJECT).min(IN_FLIGHT)
 }
 
+/// Runs `one` for each part, at most `limit` at a time, as long as each says so with `true`. After the first that
+/// does not, or fails, no further one is begun: those under way are waited for.
+async fn each_while<T>(
+    parts: impl Iterator<Item = T>,
+    limit: usize,
+    one: impl AsyncFn(T) -> Result<bool>,
+) -> Result<bool> {
+    let (parts, over) = (RefCell::new(parts.fuse()), Cell::new(false));
+    let some = |_| async {
+        while !over.get() {
+            let Some(part) = parts.borrow_mut().next() else { break };
+            let end = one(part).await;
+            if !matches!(end, Ok(true)) {
+                over.set(true);
+                return end;
+            }
+        }
+        Ok(true)
+    };
+    let ends = join((0..limit.max(1)).map(some), limit).await;
+    ends.into_iter().try_fold(true, |all, end| Ok(all & end?))
+}
+
+/// Whether a file has nowhere data: it is a hole, however many bytes its server says that it has.
+fn is_hole(file: &OpenFile) -> bool {
+    file.layout().is_ok_and(|layout| layout.on_mdt().is_none() && layout.objects().next().is_none())
+}
+
 /// A file in parts of a request each.
 fn chunks(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut at = start;
@@ -252,6 +281,29 @@ mod tests {
             let e = way(&sides(texts)).err().unwrap().to_string();
             assert!(e.contains(part), "{e}");
         }
+    }
+
+    #[test]
+    fn no_further_part_is_begun_after_the_first_that_fails() {
+        use waiting::pause;
+        let (begun, ended) = (&Cell::new(0), &Cell::new(0));
+        let one = async |part: u64| {
+            begun.set(begun.get() + 1);
+            // Those before it are still under way when it fails.
+            pause(if part == 5 { 1 } else { 3 }).await;
+            ended.set(ended.get() + 1);
+            if part == 5 { bail!("full") } else { Ok(part != 9) }
+        };
+        // As many as of a file that is as large as its server likes: none is kept.
+        let all = chunks(0, u64::MAX).map(|(at, _)| at / CHUNK);
+        let e = lnet_rt::block_on(each_while(all, 4, one)).unwrap_err();
+        assert_eq!(e.to_string(), "full");
+        assert!(begun.get() <= 9 && ended.get() == begun.get(), "{begun:?} {ended:?}");
+        assert!(lnet_rt::block_on(each_while(0..5, 4, one)).unwrap());
+        begun.set(0);
+        assert!(!lnet_rt::block_on(each_while((6..).chain(0..), 1, one)).unwrap());
+        assert_eq!(begun.get(), 4);
+        assert!(lnet_rt::block_on(each_while(0..0, 4, one)).unwrap());
     }
 
     #[test]

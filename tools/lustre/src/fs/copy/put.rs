@@ -16,7 +16,7 @@ use lustre_rt::visitor::{
 };
 
 use super::local::data_of;
-use super::{AT_A_TIME, Copy, SMALL, at_a_time, chunks, has_name, is_nameless};
+use super::{AT_A_TIME, Copy, SMALL, at_a_time, chunks, each_while, has_name, is_hole, is_nameless};
 use crate::fs::goal::{Goal, Spot};
 use crate::fs::label::Label;
 use crate::fs::sentences::{local, towards, why};
@@ -355,7 +355,7 @@ impl Copy<'_> {
 
     /// Compares a file of this machine with one in the file system.
     pub(super) async fn is_same(&self, file: &File, size: u64, there: &OpenFile) -> Result<bool> {
-        let one = |(at, len): (u64, u64)| async move {
+        let one = async |(at, len): (u64, u64)| {
             self.stop.check()?;
             let bytes = self.read(file, at, len)?;
             let parts = self.mount.read(there, at, len).await?;
@@ -372,15 +372,15 @@ impl Copy<'_> {
             }
             let same = rest.is_empty();
             self.mount.recycle(bytes);
-            Ok::<bool, anyhow::Error>(same)
+            Ok(same)
         };
-        let same = join(chunks(0, size).map(one), at_a_time(there)).await;
-        for same in same {
-            if !same? {
-                return Ok(false);
-            }
-        }
-        Ok(there.size() == size)
+        // Of two holes nothing is read.
+        let parts = match is_hole(there) {
+            true => data_of(file, &file.metadata()?),
+            false => vec![(0, size)],
+        };
+        let all = parts.iter().flat_map(|(start, end)| chunks(*start, *end));
+        Ok(there.size() == size && each_while(all, at_a_time(there), one).await?)
     }
 
     async fn put_file(&self, source: &Source, dir: &Node) -> Result<()> {
@@ -468,16 +468,15 @@ impl Copy<'_> {
             self.mount.prepare(copy, *start, *end).await?;
         }
         let to = &*copy;
-        let one = |(at, len): (u64, u64)| async move {
+        let one = async |(at, len): (u64, u64)| {
             self.stop.check()?;
             let bytes = self.read(file, at, len)?;
             self.mount.write(to, at, bytes).await?;
             self.tally.moved(len);
-            Ok(())
+            Ok(true)
         };
         let all = parts.iter().flat_map(|(start, end)| chunks(*start, *end));
-        let done = join(all.map(one), at_a_time(to)).await;
-        done.into_iter().collect::<Result<(), anyhow::Error>>()?;
+        each_while(all, at_a_time(to), one).await?;
         if copy.size() < size {
             Box::pin(self.mount.truncate(copy, size)).await?;
         }
