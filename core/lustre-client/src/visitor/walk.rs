@@ -409,7 +409,7 @@ impl<W: Wire> Visitor<W> {
     /// comes once.
     ///
     /// # Errors
-    /// No answer, a refusal, pages that are none.
+    /// No answer, a refusal, pages that are none; [`OpenDir::skip`] goes on behind them.
     pub async fn read_dir(&self, dir: &mut OpenDir) -> Result<Vec<Name>, VisitError> {
         while let Some(stripe) = dir.stripes.last().copied() {
             let Some(hash) = dir.listing.next() else {
@@ -467,6 +467,14 @@ pub struct OpenDir {
     listing: Listing,
 }
 
+impl OpenDir {
+    /// Goes on behind what could not be read: the names that the same stripe still has are missing then.
+    pub fn skip(&mut self) {
+        self.stripes.pop();
+        self.listing = Listing::default();
+    }
+}
+
 /// The names of a path.
 fn split(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/');
@@ -513,6 +521,19 @@ mod tests {
         let parent = (fid(0x2_0000_0404, 1), 0, b"st".to_vec());
         let layout = Striping::Dir(head, stripes).to_bytes();
         Node { fid: dir, dir, parent, body, layout, depth: Some(2) }
+    }
+
+    #[test]
+    fn directory_whose_stripe_can_not_be_read_is_read_on_with_the_next_stripe() {
+        let mut stripes = striped().dir_stripes().unwrap();
+        stripes.reverse();
+        let mut dir = OpenDir { stripes, listing: Listing::default() };
+        dir.skip();
+        assert_eq!(dir.stripes, [fid(0x2_4000_0401, 4)]);
+        assert_eq!(dir.listing.next(), Some(0));
+        dir.skip();
+        dir.skip();
+        assert_eq!(dir.stripes, []);
     }
 
     #[test]

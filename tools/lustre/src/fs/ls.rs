@@ -15,7 +15,7 @@ use super::label::Label;
 use super::operands::{self, At, Done, Shape};
 use super::order::{Hidden, Key, Order};
 use super::sentences::why;
-use super::{Stop, Visit, lines, progress, show};
+use super::{Stop, Visit, lines, progress, reading, show};
 
 /// Which ones.
 #[derive(Clone, Debug, Args)]
@@ -96,6 +96,18 @@ impl Options {
 /// A file that is shown: what it has, and the text of a link.
 type Found = (Attributes, Option<Vec<u8>>);
 
+/// The same of a name in a directory; why that is not known.
+type Looked = Result<Found, String>;
+
+/// A directory that is listed.
+struct Listed {
+    node: Node,
+    /// What it is called where it is shown.
+    shown: Label,
+    /// Its path in its file system.
+    path: Vec<u8>,
+}
+
 /// A listing under way.
 struct Lister<'a> {
     options: &'a Options,
@@ -123,10 +135,23 @@ impl Lister<'_> {
     }
 
     fn failed(&self, label: &Label, e: &anyhow::Error) -> Result<()> {
+        self.not_found(label, e).map(|_| ())
+    }
+
+    /// Names what could not be looked at; why, in words.
+    fn not_found(&self, label: &Label, e: &anyhow::Error) -> Result<String> {
         self.stop.check()?;
-        eprintln!("ulnet lustre: {label}: {}", why(e, label.bytes()));
+        let why = why(e, label.bytes());
+        eprintln!("ulnet lustre: {label}: {why}");
         self.whole.set(false);
-        Ok(())
+        Ok(why)
+    }
+
+    /// Prints a line of a name of which no more is known than its listing has shown, as by ls.
+    fn unknown(name: &Name) {
+        let mode = show::unknown(name.kind.map(|mode| FileKind::of(mode.into())));
+        let front = format!("{mode} {0:>3} {0:>8} {0:>8} {0:>14} {0:>19} ", '?');
+        lines::bytes(&[front.as_bytes(), &lines::out(&name.name, show::quoted), b"\n"].concat());
     }
 
     /// Prints a line of a file.
@@ -158,12 +183,17 @@ impl Lister<'_> {
         row
     }
 
+    /// What a listing says of a name.
+    fn listed(name: &Name) -> Value {
+        let mut row = json!({ "fid": name.fid.to_string() });
+        Label::new(name.name.clone()).name_in(&mut row);
+        row
+    }
+
     /// Shows a name alone.
     fn name(&self, name: &Name, rows: &mut Vec<Value>) {
         if self.json() {
-            let mut row = json!({ "fid": name.fid.to_string() });
-            Label::new(name.name.clone()).name_in(&mut row);
-            return rows.push(row);
+            return rows.push(Self::listed(name));
         }
         lines::bytes(&[&lines::out(&name.name, show::quoted)[..], b"\n"].concat());
     }
@@ -174,7 +204,7 @@ impl Lister<'_> {
         dir: &Node,
         name: &Name,
         attributes: Result<Option<Attributes>, VisitError>,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<Looked>> {
         let found = async {
             let Some(attributes) = attributes? else { return Ok(None) };
             if attributes.kind != FileKind::Link || !self.options.long {
@@ -184,13 +214,16 @@ impl Lister<'_> {
             Ok::<_, VisitError>(Some((attributes, text(self.mount, &node).await?)))
         };
         match found.await {
-            Ok(found) => Ok(found),
-            Err(e) => self.failed(&Label::new(name.name.clone()), &e.into()).map(|()| None),
+            Ok(found) => Ok(found.map(Ok)),
+            Err(e) => {
+                let why = self.not_found(&Label::new(name.name.clone()), &e.into())?;
+                Ok(Some(Err(why)))
+            }
         }
     }
 
     /// What some names have.
-    async fn look(&self, dir: &Node, names: Vec<Name>) -> Result<Vec<(Name, Found)>> {
+    async fn look(&self, dir: &Node, names: Vec<Name>) -> Result<Vec<(Name, Looked)>> {
         self.stop.check()?;
         let found = self.mount.list(dir, &names).await;
         progress::files(names.len() as u64);
@@ -219,10 +252,16 @@ impl Lister<'_> {
         }
     }
 
-    fn whole_row(&self, name: &Name, found: &Found, rows: &mut Vec<Value>) {
-        match self.json() {
-            true => rows.push(Self::row(&name.name, found)),
-            false => self.line(&name.name, found),
+    fn whole_row(&self, name: &Name, found: &Looked, rows: &mut Vec<Value>) {
+        match (self.json(), found) {
+            (true, Ok(found)) => rows.push(Self::row(&name.name, found)),
+            (true, Err(why)) => {
+                let mut row = Self::listed(name);
+                row["error"] = why.as_str().into();
+                rows.push(row);
+            }
+            (false, Ok(found)) => self.line(&name.name, found),
+            (false, Err(_)) => Self::unknown(name),
         }
     }
 
@@ -242,8 +281,9 @@ impl Lister<'_> {
             }
             all.extend(self.look(dir, batch).await?);
         }
-        all.sort_by(|(a, (of_a, _)), (b, (of_b, _))| {
-            order.compare((a.name.as_slice(), of_a), (b.name.as_slice(), of_b))
+        let of = |found: &Looked| found.as_ref().ok().map(|(attributes, _)| *attributes);
+        all.sort_by(|(a, of_a), (b, of_b)| {
+            order.compare((a.name.as_slice(), of(of_a)), (b.name.as_slice(), of(of_b)))
         });
         for (name, found) in &all {
             match self.options.long {
@@ -255,24 +295,26 @@ impl Lister<'_> {
     }
 
     /// `.` and `..` of a directory, if they are wanted.
-    async fn dots(&self, dir: &Node, path: &Label) -> Result<Vec<Name>> {
+    async fn dots(&self, dir: &Node, path: &[u8]) -> Result<Vec<Name>> {
         if self.options.hidden() != Hidden::All {
             return Ok(Vec::new());
         }
-        let above = self.mount.find(path.join(b"..").bytes(), true).await?;
+        let above = self.mount.find(&[path, b"/.."].concat(), true).await?;
         let name = |name: &[u8], node: &Node| Name { name: name.into(), fid: node.fid, kind: None };
         Ok(vec![name(b".", dir), name(b"..", &above)])
     }
 
     /// Shows what is in a directory; the rows, and the names of directories in it that may follow.
-    async fn dir(&self, dir: &Node, path: &Label) -> Result<(Vec<Value>, Vec<Name>)> {
+    async fn dir(&self, dir: &Listed) -> Result<(Vec<Value>, Vec<Name>)> {
+        let Listed { node: dir, shown, path } = dir;
         let (order, hidden) = (self.options.order(), self.options.hidden());
         let (mut rows, mut names) = (Vec::new(), self.dots(dir, path).await?);
         let mut dirs = Vec::new();
         let mut opened = self.mount.open_dir(dir).await?;
         loop {
             self.stop.check()?;
-            let mut read = self.mount.read_dir(&mut opened).await?;
+            let failed = |e: VisitError| self.failed(shown, &e.into());
+            let mut read = reading::names(self.mount, &mut opened, failed).await?;
             if read.is_empty() {
                 break;
             }
@@ -309,39 +351,44 @@ impl Lister<'_> {
     }
 
     /// Lists a directory, and those below it if they are wanted.
-    async fn tree(&self, top: Node, path: Label, headed: bool) -> Result<Vec<Value>> {
+    async fn tree(&self, top: Listed, headed: bool) -> Result<Vec<Value>> {
         let mut values = Vec::new();
-        let mut waiting = vec![(top, path)];
-        while let Some((node, path)) = waiting.pop() {
+        let mut waiting = vec![top];
+        while let Some(listed) = waiting.pop() {
             self.apart(true);
             if headed && !self.json() {
-                lines::bytes(&[&lines::out(path.bytes(), show::quoted)[..], b":\n"].concat());
+                let shown = lines::out(listed.shown.bytes(), show::quoted);
+                lines::bytes(&[&shown[..], b":\n"].concat());
             }
-            let (rows, dirs) = match self.dir(&node, &path).await {
+            let (rows, dirs) = match self.dir(&listed).await {
                 Ok(found) => found,
                 // What the user has named fails as a whole.
                 Err(e) if values.is_empty() => return Err(e),
                 Err(e) => {
-                    self.failed(&path, &e)?;
+                    self.failed(&listed.shown, &e)?;
                     continue;
                 }
             };
             let mut value = json!({ "contents": rows });
-            path.name_in(&mut value);
+            listed.shown.name_in(&mut value);
             values.push(value);
-            let one = |name: Name| {
-                let (node, path) = (&node, path.join(&name.name));
-                async move { (self.mount.node(name.fid, node, &name.name).await, path) }
+            let Listed { node: dir, shown, path } = &listed;
+            let one = |name: Name| async move {
+                (self.mount.node(name.fid, dir, &name.name).await, name.name)
             };
             let found = join(dirs.into_iter().map(one), IN_FLIGHT).await;
             let mut below = Vec::new();
-            for (node, path) in found {
+            for (node, name) in found {
+                let shown = shown.join(&name);
                 match node {
-                    Ok(node) if node.kind() == FileKind::Dir => below.push((node, path)),
+                    Ok(node) if node.kind() == FileKind::Dir => {
+                        let path = [path, b"/".as_slice(), &name].concat();
+                        below.push(Listed { node, shown, path });
+                    }
                     // No directory, or removed after it had been listed.
                     Ok(_) => {}
                     Err(e) if e.errno() == lnet_types::Errno::ENOENT => {}
-                    Err(e) => self.failed(&path, &e.into())?,
+                    Err(e) => self.failed(&shown, &e.into())?,
                 }
             }
             waiting.extend(below.into_iter().rev());
@@ -382,7 +429,8 @@ impl Lister<'_> {
             }
             return Ok(vec![Self::row(name, &found)].into());
         }
-        let mut values = self.tree(node, at.name.clone(), several || recursive).await?;
+        let top = Listed { node, shown: at.name.clone(), path: at.place.path.clone() };
+        let mut values = self.tree(top, several || recursive).await?;
         Ok(match (several || recursive, values.len()) {
             (false, _) => {
                 values.pop().map(|mut value| value["contents"].take()).unwrap_or_default()

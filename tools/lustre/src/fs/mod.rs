@@ -40,6 +40,7 @@ mod mv;
 mod operands;
 mod order;
 mod progress;
+mod reading;
 mod readlink;
 mod rm;
 mod rmdir;

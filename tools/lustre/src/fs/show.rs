@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 
 use super::label::Label;
 
-/// Type and permissions as `ls` shows them.
-pub(super) fn mode(attributes: &Attributes) -> String {
-    let mode = attributes.mode;
-    let kind = match attributes.kind {
+/// The letter of a type, as `ls` shows it.
+const fn letter(kind: FileKind) -> char {
+    match kind {
         FileKind::File => '-',
         FileKind::Dir => 'd',
         FileKind::Link => 'l',
@@ -17,8 +16,18 @@ pub(super) fn mode(attributes: &Attributes) -> String {
         FileKind::Fifo => 'p',
         FileKind::Socket => 's',
         FileKind::Unknown => '?',
-    };
-    let mut text = String::from(kind);
+    }
+}
+
+/// The same of a name whose permissions are not known, and perhaps its type.
+pub(super) fn unknown(kind: Option<FileKind>) -> String {
+    format!("{}?????????", letter(kind.unwrap_or(FileKind::Unknown)))
+}
+
+/// Type and permissions as `ls` shows them.
+pub(super) fn mode(attributes: &Attributes) -> String {
+    let mode = attributes.mode;
+    let mut text = String::from(letter(attributes.kind));
     // For each class: its shift, the bit that replaces its x, and the letters for that bit.
     for (shift, special, set, unset) in
         [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')]

@@ -3,13 +3,13 @@
 use anyhow::Result;
 use clap::Args;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{Access, FileKind, Node, Place, join};
+use lustre_rt::visitor::{Access, FileKind, Node, Place, VisitError, join};
 use serde_json::{Value, json};
 
 use super::label::Label;
 use super::operands::{self, At, Done, Shape};
 use super::sentences::why;
-use super::{Stop, Visit, lines, show};
+use super::{Stop, Visit, lines, reading, show};
 
 /// Which ones.
 #[derive(Clone, Debug, Args)]
@@ -36,12 +36,23 @@ struct Tree<'a> {
 
 impl Tree<'_> {
     /// What is in a directory, by name; `false`: a part could not be read.
-    async fn show(&self, dir: &Node, before: &str, level: u32) -> Result<(Vec<Value>, bool)> {
+    async fn show(
+        &self,
+        (dir, path): (&Node, &Label),
+        before: &str,
+        level: u32,
+    ) -> Result<(Vec<Value>, bool)> {
         let mut opened = self.mount.open_dir(dir).await?;
-        let mut names = Vec::new();
+        let (mut names, mut all) = (Vec::new(), true);
         loop {
             self.stop.check()?;
-            let more = self.mount.read_dir(&mut opened).await?;
+            let failed = |e: VisitError| {
+                self.stop.check()?;
+                eprintln!("ulnet lustre: {path}: {}", why(&e.into(), path.bytes()));
+                all = false;
+                Ok(())
+            };
+            let more = reading::names(self.mount, &mut opened, failed).await?;
             if more.is_empty() {
                 break;
             }
@@ -53,7 +64,7 @@ impl Tree<'_> {
             async move { self.mount.node(name.fid, dir, &name.name).await }
         };
         let nodes = join(names.iter().map(one), 8).await;
-        let (mut rows, mut all) = (Vec::new(), true);
+        let mut rows = Vec::new();
         let last = names.len().saturating_sub(1);
         for (place, (name, node)) in names.iter().zip(nodes).enumerate() {
             self.stop.check()?;
@@ -80,7 +91,8 @@ impl Tree<'_> {
             }
             if let Some(node) = inside {
                 let before = format!("{before}{below}");
-                match Box::pin(self.show(&node, &before, level + 1)).await {
+                let path = path.join(shown.bytes());
+                match Box::pin(self.show((&node, &path), &before, level + 1)).await {
                     Ok((inside, whole)) => {
                         row["contents"] = inside.into();
                         all &= whole;
@@ -108,7 +120,7 @@ async fn one(at: &At<'_>, depth: Option<u32>, json: bool) -> Result<Done> {
     if !json {
         lines::named(format_args!(""), name.bytes());
     }
-    let (rows, whole) = tree.show(&node, "", 1).await?;
+    let (rows, whole) = tree.show((&node, name), "", 1).await?;
     Ok(Done { value: json!({ "name": name, "contents": rows }), whole })
 }
 

@@ -1,13 +1,15 @@
 //! A walk through a tree: what is in a directory comes in batches as it is read, then what is in those
 //! below it. What can't be read is named on standard error, and the walk goes on.
 
+use std::cell::Cell;
+
 use anyhow::Result;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{FileKind, Name, Node, OpenDir, join};
+use lustre_rt::visitor::{FileKind, Name, Node, OpenDir, VisitError, join};
 
 use super::label::Label;
 use super::sentences::why;
-use super::{Stop, progress};
+use super::{Stop, progress, reading};
 
 /// Requests that are under way at a time.
 pub(super) const IN_FLIGHT: usize = 8;
@@ -37,14 +39,14 @@ pub(super) struct Walker<'a> {
     reading: Option<(Dir, OpenDir, Vec<Name>)>,
     /// The lowest level that is looked at.
     lowest: u32,
-    failed: bool,
+    failed: Cell<bool>,
 }
 
 impl<'a> Walker<'a> {
     /// A walk through what is in a directory.
     pub(super) fn new(mount: &'a Mount, stop: &'a Stop, dir: Node, path: &Label) -> Self {
         let waiting = vec![(dir, path.clone(), 0)];
-        Self { mount, stop, waiting, reading: None, lowest: u32::MAX, failed: false }
+        Self { mount, stop, waiting, reading: None, lowest: u32::MAX, failed: Cell::new(false) }
     }
 
     /// The same, down to a level.
@@ -59,13 +61,13 @@ impl<'a> Walker<'a> {
 
     /// Whether something could not be read.
     pub(super) const fn has_failed(&self) -> bool {
-        self.failed
+        self.failed.get()
     }
 
     /// Names something that could not be done.
-    pub(super) fn fail(&mut self, path: &Label, e: &anyhow::Error) {
+    pub(super) fn fail(&self, path: &Label, e: &anyhow::Error) {
         eprintln!("ulnet lustre: {path}: {}", why(e, path.bytes()));
-        self.failed = true;
+        self.failed.set(true);
     }
 
     /// More files; none at the end.
@@ -81,13 +83,11 @@ impl<'a> Walker<'a> {
                 continue;
             };
             if names.is_empty() {
-                names = match self.mount.read_dir(&mut opened).await {
-                    Ok(names) => names,
-                    Err(e) => {
-                        self.fail(&dir.1, &e.into());
-                        continue;
-                    }
+                let failed = |e: VisitError| {
+                    self.fail(&dir.1, &e.into());
+                    Ok(())
                 };
+                names = reading::names(self.mount, &mut opened, failed).await?;
                 if names.is_empty() {
                     continue;
                 }

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use lustre_rt::Fid;
-use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, join};
+use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, VisitError, join};
 use rustix::fs::FileType;
 
 use super::local::{Dir, not_replaced};
 use super::{AT_A_TIME, Copy, SMALL, at_a_time, chunks, each_while, is_hole, is_nameless};
 use crate::fs::label::Label;
 use crate::fs::sentences::{local, towards_here, why};
-use crate::fs::{last_name, show};
+use crate::fs::{last_name, reading, show};
 
 /// Files with several names that were copied: where the first copy is.
 type Links = RefCell<BTreeMap<(u64, u32), (Dir, Vec<u8>)>>;
@@ -164,7 +164,8 @@ impl Out<'_> {
         let mut later = Vec::new();
         loop {
             self.copy.stop.check()?;
-            let names = mount.read_dir(&mut opened).await?;
+            let failed = |e: VisitError| self.failed(path, &e.into());
+            let names = reading::names(mount, &mut opened, failed).await?;
             if names.is_empty() {
                 break;
             }

@@ -252,7 +252,7 @@ fn chunks(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         if at >= end {
             return None;
         }
-        let to = ((at / CHUNK + 1) * CHUNK).min(end);
+        let to = (at / CHUNK + 1).saturating_mul(CHUNK).min(end);
         let part = (at, to - at);
         at = to;
         Some(part)
