@@ -6,13 +6,13 @@ use anyhow::{Result, bail};
 use clap::Args;
 use lnet_types::Errno;
 use lustre_rt::Mount;
-use lustre_rt::visitor::{Access, FileKind, Name, Node, Place, VisitError, join};
+use lustre_rt::visitor::{Access, FileKind, Name, Node, OpenDir, Place, VisitError, join};
 use serde_json::json;
 
 use super::label::Label;
 use super::operands::{self, At, Done, Shape};
 use super::sentences::why;
-use super::{Stop, Visit, progress};
+use super::{Stop, Visit, progress, reading};
 
 /// Requests that are under way at a time.
 const IN_FLIGHT: usize = 8;
@@ -36,6 +36,17 @@ pub(super) struct Options {
     force: bool,
     #[command(flatten)]
     visit: Visit,
+}
+
+/// A directory that is being emptied.
+struct Emptied {
+    node: Node,
+    path: Label,
+    opened: OpenDir,
+    /// Directories in it that were read and are still there.
+    dirs: Vec<(Node, Label)>,
+    /// All of it could be read.
+    whole: bool,
 }
 
 struct Remover<'a> {
@@ -64,42 +75,62 @@ impl Remover<'_> {
     async fn remove(&self, node: &Node, path: &Label) -> Result<()> {
         let end = match self.mount.remove(node).await {
             // Another client was first.
-            Err(e) if e.errno() == lnet_types::Errno::ENOENT => Ok(()),
+            Err(e) if e.errno() == Errno::ENOENT => Ok(()),
             end => end.map_err(Into::into),
         };
         self.done(path, end)
     }
 
-    async fn tree(&self, dir: &Node, path: &Label) -> Result<()> {
-        let mut opened = match self.mount.open_dir(dir).await {
-            Ok(opened) => opened,
-            Err(e) => return self.done(path, Err(e.into())),
+    /// Begins to empty a directory; `None`: it can't be read, and was named.
+    async fn enter(&self, node: Node, path: Label) -> Result<Option<Emptied>> {
+        match self.mount.open_dir(&node).await {
+            Ok(opened) => Ok(Some(Emptied { node, path, opened, dirs: Vec::new(), whole: true })),
+            Err(e) => self.done(&path, Err(e.into())).map(|()| None),
+        }
+    }
+
+    /// Removes more of what is in a directory, but for directories; `false`: that was all.
+    async fn some(&self, dir: &mut Emptied) -> Result<bool> {
+        let Emptied { node: above, path, opened, dirs, whole } = dir;
+        let failed = |e: VisitError| {
+            *whole = false;
+            self.done(path, Err(e.into()))
         };
-        loop {
-            self.stop.check()?;
-            let names = self.mount.read_dir(&mut opened).await?;
-            if names.is_empty() {
-                break;
+        let names = reading::names(self.mount, opened, failed).await?;
+        let one = |name| {
+            let name: &Name = name;
+            let (path, above) = (path.join(&name.name), &*above);
+            async move {
+                match self.mount.node(name.fid, above, &name.name).await {
+                    Ok(node) if node.kind() == FileKind::Dir => Ok(Some((node, path))),
+                    Ok(node) => self.remove(&node, &path).await.map(|()| None),
+                    Err(e) if e.errno() == Errno::ENOENT => Ok(None),
+                    Err(e) => self.done(&path, Err(e.into())).map(|()| None),
+                }
             }
-            let one = |name| {
-                let name: &Name = name;
-                async move {
-                    let path = path.join(&name.name);
-                    match self.mount.node(name.fid, dir, &name.name).await {
-                        Ok(node) if node.kind() == FileKind::Dir => Ok(Some((node, path))),
-                        Ok(node) => self.remove(&node, &path).await.map(|()| None),
-                        Err(e) if e.errno() == lnet_types::Errno::ENOENT => Ok(None),
-                        Err(e) => self.done(&path, Err(e.into())).map(|()| None),
-                    }
-                }
-            };
-            for dir in join(names.iter().map(one), IN_FLIGHT).await {
-                if let Some((node, path)) = dir? {
-                    Box::pin(self.tree(&node, &path)).await?;
-                }
+        };
+        for found in join(names.iter().map(one), IN_FLIGHT).await {
+            dirs.extend(found?);
+        }
+        Ok(!names.is_empty())
+    }
+
+    /// Removes a directory with all that is in it. One below another is emptied before more of that is read.
+    async fn tree(&self, dir: Node, path: Label) -> Result<()> {
+        let mut way: Vec<Emptied> = self.enter(dir, path).await?.into_iter().collect();
+        while let Some(dir) = way.last_mut() {
+            self.stop.check()?;
+            if let Some((node, path)) = dir.dirs.pop() {
+                way.extend(self.enter(node, path).await?);
+            } else if !self.some(dir).await?
+                && let Some(Emptied { node, path, whole, .. }) = way.pop()
+                // What could not be read is still in it.
+                && whole
+            {
+                self.remove(&node, &path).await?;
             }
         }
-        self.remove(dir, path).await
+        Ok(())
     }
 }
 
@@ -123,7 +154,7 @@ async fn one(at: &At<'_>, recursive: bool, force: bool) -> Result<Done> {
             if !recursive {
                 bail!("a directory: not removed without -r");
             }
-            remover.tree(&node, &name.plain()).await?;
+            remover.tree(node, name.plain()).await?;
         }
         found => mount.remove(&found?).await.map(|()| remover.removed.set(1))?,
     }
