@@ -401,7 +401,7 @@ fn with<R>(
     let stop = Stop::listen()?;
     let result = self::visit(place, visit, &stop, access, async |mount| f(mount, &stop).await);
     result.map_err(|e| {
-        if let Err(wanted) = stop.check() {
+        if let (false, Err(wanted)) = (is_loss(&e), stop.check()) {
             return wanted;
         }
         let why = sentences::said(&e);
@@ -442,9 +442,11 @@ fn visit<R>(
         let result = f(&mount).await;
         let ended = mount.end().await.map_err(said);
         match (result, ended) {
+            // A loss decides how the command ends.
             (Err(e), Err(lost)) => {
-                eprintln!("ulnet lustre: {lost:#}");
-                Err(e)
+                let (first, last) = if is_loss(&lost) { (e, lost) } else { (lost, e) };
+                eprintln!("ulnet lustre: {}", sentences::said(&first));
+                Err(last)
             }
             (result, ended) => result.and_then(|value| ended.map(|()| value)),
         }

@@ -72,6 +72,14 @@ impl Account {
         self.values.push(row);
     }
 
+    /// A visit has ended with a failure before it came to these operands. Those before them have what they have: all
+    /// was done as far as the servers had said.
+    fn ended(&mut self, why: &str, lost: bool, rest: impl Iterator<Item = Label>) {
+        self.whole = false;
+        self.evicted |= lost;
+        rest.for_each(|name| self.failed(&name, why));
+    }
+
     /// What became of the operand of this name and path. One that has failed is named on standard error.
     ///
     /// # Errors
@@ -158,26 +166,24 @@ pub(super) fn collect(
             // With the bytes of its path, which the text may not have.
             false => Label::new([place.with_path("").to_string().as_bytes(), &place.path].concat()),
         };
+        let mut added = 0;
         let visited = super::visit(first, visit, &stop, access, async |mount| {
             for place in run {
                 stop.check()?;
                 let name = name(place);
                 let end = one(&At { mount, stop: &stop, place, name: &name }).await;
                 account.add(&stop, &name, &place.path, end)?;
+                added += 1;
             }
             Ok(())
         });
         if let Err(e) = visited {
-            stop.check()?;
+            let lost = super::is_loss(&e);
+            if !lost {
+                stop.check()?;
+            }
             eprintln!("ulnet lustre: {}", said(&e));
-            // All were done, as far as the server had said.
-            if super::is_loss(&e) {
-                (account.whole, account.evicted) = (false, true);
-                continue;
-            }
-            for place in run {
-                account.failed(&name(place), &said(&e));
-            }
+            account.ended(&said(&e), lost, run.iter().skip(added).map(name));
         }
     }
     Ok(account)
@@ -215,5 +221,20 @@ mod tests {
         let mut account = Account::new(Shape::Rows);
         account.failed(&Label::new("/a"), "why");
         assert_eq!(account.json(1), json!([{ "name": "/a", "error": "why" }]));
+    }
+
+    #[test]
+    fn each_operand_has_one_value_also_where_the_visit_fails_at_its_end() {
+        for (left, lost) in [(vec![], true), (vec![], false), (vec![Label::new("/b")], false)] {
+            let mut account = Account::new(Shape::Each);
+            account.done(json!({ "name": "/a" }).into());
+            account.ended("why", lost, left.clone().into_iter());
+            assert_eq!((account.whole, account.evicted), (false, lost));
+            let expected = match left.len() {
+                0 => json!({ "name": "/a" }),
+                _ => json!([{ "name": "/a" }, { "name": "/b", "error": "why" }]),
+            };
+            assert_eq!(account.json(1 + left.len()), expected);
+        }
     }
 }

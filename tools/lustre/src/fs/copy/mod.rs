@@ -21,6 +21,8 @@ use lustre_rt::visitor::{Access, FileLayout, OpenFile, Place, Wish, join};
 
 use super::bytes::Bytes;
 use super::goal::Taken;
+use super::label::Label;
+use super::sentences::said;
 use super::side::{self, Side};
 use super::{Status, Stop, Visit, last_name};
 use commits::Commits;
@@ -105,7 +107,7 @@ pub(super) struct Copy<'a> {
     taken: Taken,
     /// Layout of new files.
     layout: Vec<u8>,
-    tally: Tally,
+    tally: &'a Tally,
     room: Room,
     commits: Commits,
 }
@@ -175,30 +177,45 @@ pub(super) fn run(options: &Options) -> Result<Status> {
         bail!("stripes are of files in a file system: the destination is on this machine");
     }
     let json = visit.way.json;
-    super::with(&place, visit, access, async |mount, stop| {
+    let (stop, tally) = (Stop::listen()?, Tally::default());
+    let visited = super::visit(&place, visit, &stop, access, async |mount| {
         let copy = Copy {
             mount,
-            stop,
+            stop: &stop,
             recursive: *recursive,
             preserve: *preserve,
             resume: *resume,
             verify: *verify,
             taken: *taken,
             layout: layout.clone(),
-            tally: Tally::default(),
+            tally: &tally,
             room: Room::new(IN_FLIGHT as u64 * CHUNK),
             commits: Commits::default(),
         };
-        let done = match &way {
+        match &way {
             Way::In(from, to) => copy.put_all(from, to).await,
             Way::Out(from, to) => copy.get(from, to).await,
-        };
-        done?;
-        if json {
-            println!("{:#}", copy.tally.json());
         }
-        Ok(copy.tally.status())
-    })
+    });
+    let ended = visited.map_err(|e| {
+        // What is not known to be committed may be lost, whatever the end of the visit has met.
+        let lost = super::is_loss(&e);
+        let why = match stop.check() {
+            Err(wanted) if !lost => wanted.to_string(),
+            _ => said(&e),
+        };
+        tally.end(&why, lost);
+        why
+    });
+    if json {
+        let mut account = tally.json();
+        if let Err(why) = &ended {
+            Label::new(place.to_string()).name_in(&mut account);
+            account["error"] = why.as_str().into();
+        }
+        println!("{account:#}");
+    }
+    Ok(tally.status())
 }
 
 /// Whether a directory that is named so stands for what is in it: it has no name that a copy could get.

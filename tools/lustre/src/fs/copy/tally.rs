@@ -35,6 +35,8 @@ pub(super) struct Tally {
     before: Cell<u64>,
     /// A server has evicted this client while a file was written.
     evicted: Cell<bool>,
+    /// The copy has ended with a failure of the whole.
+    ended: Cell<bool>,
 }
 
 impl Tally {
@@ -106,6 +108,20 @@ impl Tally {
     /// committed. They are named: which changes it has lost, it does not say.
     pub(super) fn lost(&self, why: &dyn Display) {
         self.evicted.set(true);
+        self.uncertain(why);
+    }
+
+    /// The copy has ended with a failure of the whole, which may be a loss of changes.
+    pub(super) fn end(&self, why: &dyn Display, lost: bool) {
+        self.ended.set(true);
+        if lost {
+            self.evicted.set(true);
+        }
+        self.uncertain(why);
+    }
+
+    /// Names the copies that are not known to be committed.
+    fn uncertain(&self, why: &dyn Display) {
         let recent = self.recent.take();
         count(&self.before, recent.len() as u64);
         if recent.is_empty() {
@@ -119,7 +135,7 @@ impl Tally {
     pub(super) fn status(&self) -> Status {
         match self.evicted.get() {
             true => Status::Evicted,
-            false => Status::of(self.failed.borrow().is_empty()),
+            false => Status::of(self.failed.borrow().is_empty() && !self.ended.get()),
         }
     }
 
@@ -175,5 +191,21 @@ mod tests {
         tally.settled(tally.mark() - 1);
         tally.lost(&"evicted");
         assert_eq!(named(&tally), [format!("f{}", last - 1)]);
+    }
+
+    #[test]
+    fn failure_of_the_end_names_the_copies_that_are_not_known_to_be_committed() {
+        let tally = Tally::default();
+        finish(&tally, 0..2);
+        tally.settled(tally.mark());
+        finish(&tally, 2..3);
+        tally.end(&"no answer", false);
+        assert_eq!((named(&tally), tally.status()), (vec!["f2".into()], Status::Part));
+        let tally = Tally::default();
+        tally.end(&"evicted", true);
+        assert_eq!((named(&tally), tally.status()), (vec![], Status::Evicted));
+        let tally = Tally::default();
+        tally.end(&"no such file system", false);
+        assert_eq!((named(&tally), tally.status()), (vec![], Status::Part));
     }
 }
