@@ -64,7 +64,7 @@ async fn one(at: &At<'_>, goal: &Goal) -> Result<Done> {
         let copied = match mount.rename(&node, &spot.dir, &spot.name).await {
             Err(e) if e.errno() == Errno::EXDEV => {
                 let (dir, old) = super::parent(mount, without_slashes(&place.path)).await?;
-                moved::by_copy((mount, stop), &node, &dir, &old, &spot).await?;
+                moved::by_copy((mount, stop), &node, (&dir, &old, name), &spot).await?;
                 true
             }
             renamed => renamed.map(|()| false)?,
