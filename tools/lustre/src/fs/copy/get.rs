@@ -11,7 +11,7 @@ use lustre_rt::Fid;
 use lustre_rt::visitor::{Attributes, FileKind, Node, OpenFile, Place, VisitError, join};
 use rustix::fs::FileType;
 
-use super::local::{Dir, not_replaced};
+use super::local::{Dir, dress, not_replaced};
 use super::{AT_A_TIME, Copy, SMALL, at_a_time, chunks, each_while, is_hole, is_nameless};
 use crate::fs::label::Label;
 use crate::fs::sentences::{local, towards_here, why};
@@ -272,17 +272,33 @@ impl Out<'_> {
         Ok(closed?)
     }
 
-    /// Whether the copy of a file is there from before.
-    async fn is_there(&self, file: &OpenFile, dir: &Dir, name: &[u8]) -> Result<bool> {
-        let Attributes { size, mtime, .. } = *file.attributes();
-        match dir.there(name) {
-            Some((there, time)) if there == size && time == mtime => Ok(true),
-            Some((there, _)) if there == size => {
-                let here = dir.read(name)?;
-                self.copy.is_same(&here, size, file).await
-            }
-            _ => Ok(false),
+    /// Whether the copy of a file is there from before. One that has the bytes gets what else it is to have.
+    async fn is_there(
+        &self,
+        node: Option<&Node>,
+        file: &OpenFile,
+        dir: &Dir,
+        (name, path): (&[u8], &Label),
+    ) -> Result<bool> {
+        let Attributes { size, mode, atime, mtime, .. } = *file.attributes();
+        let Some((there, time)) = dir.there(name) else { return Ok(false) };
+        if there == size && time == mtime && !self.copy.verify {
+            return Ok(true);
         }
+        if there != size {
+            return Ok(false);
+        }
+        let here = dir.read(name)?;
+        if !self.copy.is_same(&here, size, file).await? {
+            return Ok(false);
+        }
+        if time != mtime {
+            if let Some(node) = node {
+                Box::pin(self.copy.preserve_out(path, node, &here)).await?;
+            }
+            dress(&here, mode, (atime, mtime))?;
+        }
+        Ok(true)
     }
 
     async fn fill(
@@ -295,7 +311,7 @@ impl Out<'_> {
         let Copy { mount, stop, tally, resume, verify, room, .. } = self.copy;
         let Attributes { size, mode, atime, mtime, .. } = *file.attributes();
         let _room = room.take(size).await;
-        if *resume && Box::pin(self.is_there(file, dir, name)).await? {
+        if *resume && Box::pin(self.is_there(node, file, dir, (name, path))).await? {
             tally.skipped();
             return Ok(());
         }

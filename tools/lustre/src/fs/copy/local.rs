@@ -183,6 +183,12 @@ fn times(atime: i64, mtime: i64) -> Timestamps {
     Timestamps { last_access: at(atime), last_modification: at(mtime) }
 }
 
+/// Gives a file its permissions and times. Bits that make a program run as another user are not taken from a server.
+pub(super) fn dress(file: &File, mode: u32, (atime, mtime): (i64, i64)) -> io::Result<()> {
+    fs::fchmod(file, Mode::from_raw_mode(mode & 0o777))?;
+    Ok(fs::futimens(file, &times(atime, mtime))?)
+}
+
 impl New<'_> {
     /// Writes bytes; blocks of zeros become holes.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -201,19 +207,12 @@ impl New<'_> {
         Ok(())
     }
 
-    /// The file is whole: it gets its size, permissions, times and name. Bits that make a program run as
-    /// another user are not taken from a server.
-    pub(super) fn finish(
-        mut self,
-        size: u64,
-        mode: u32,
-        (atime, mtime): (i64, i64),
-    ) -> io::Result<()> {
+    /// The file is whole: it gets its size, permissions, times and name.
+    pub(super) fn finish(mut self, size: u64, mode: u32, dated: (i64, i64)) -> io::Result<()> {
         if self.end.get() != size {
             self.file.set_len(size)?;
         }
-        fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))?;
-        fs::futimens(&self.file, &times(atime, mtime))?;
+        dress(&self.file, mode, dated)?;
         let (from, to) = (self.temporary.as_str(), OsStr::from_bytes(&self.name));
         fs::renameat(&self.dir.0, from, &self.dir.0, to)?;
         self.done = true;
