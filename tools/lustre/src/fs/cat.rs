@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, OpenFile, Part, Place};
+use serde_json::json;
 
 use super::operands::{self, At, Done, Shape};
 use super::{Stop, Visit, lines};
@@ -68,7 +69,9 @@ async fn one(at: &At<'_>) -> Result<Done> {
     let closed = mount.close(file).await;
     let bytes = copied?;
     closed?;
-    Ok(serde_json::json!({ "file": name, "bytes": bytes }).into())
+    let mut value = json!({ "bytes": bytes });
+    name.field_in(&mut value, "file");
+    Ok(value.into())
 }
 
 /// Runs the command. `false`: an operand has failed, and was named on standard error.

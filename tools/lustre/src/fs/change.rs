@@ -127,7 +127,7 @@ async fn one(at: &At<'_>, recursive: bool, changes: &Changes) -> Result<Done> {
         (changed, whole) = tree(mount, stop, node.clone(), name, changes).await?;
     }
     mount.change(&node, changes).await?;
-    Ok(Done { value: json!({ "name": name, "changed": changed + 1, "all": whole }), whole })
+    Ok(Done { value: name.row(json!({ "changed": changed + 1, "all": whole })), whole })
 }
 
 fn run(rest: &Rest, changes: &Changes) -> Result<bool> {

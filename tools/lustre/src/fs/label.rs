@@ -3,8 +3,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::show;
 
@@ -34,21 +33,36 @@ impl Label {
         }
     }
 
-    /// Gives a row of JSON this name. What is no text has its bytes beside it.
-    pub(super) fn name_in(&self, row: &mut Value) {
-        row["name"] = text(&self.0).into();
-        if std::str::from_utf8(&self.0).is_err() {
-            let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-            row["name_hex"] = hex.into();
+    /// As the text of JSON, which has a spelling for everything but bytes that are no text.
+    pub(super) fn text(&self) -> String {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => text.to_owned(),
+            Err(_) => self.0.escape_ascii().to_string(),
         }
     }
-}
 
-/// Bytes as the text of JSON, which has a spelling for everything but bytes that are no text.
-pub(super) fn text(bytes: &[u8]) -> String {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) => bytes.escape_ascii().to_string(),
+    /// A row of JSON with this name and these fields.
+    pub(super) fn row(&self, fields: Value) -> Value {
+        let mut row = Value::Object(Map::new());
+        self.name_in(&mut row);
+        if let (Some(row), Value::Object(fields)) = (row.as_object_mut(), fields) {
+            row.extend(fields);
+        }
+        row
+    }
+
+    /// Gives a row of JSON this name.
+    pub(super) fn name_in(&self, row: &mut Value) {
+        self.field_in(row, "name");
+    }
+
+    /// Gives a row of JSON this field. What is no text has its bytes beside it.
+    pub(super) fn field_in(&self, row: &mut Value, field: &str) {
+        row[field] = self.text().into();
+        if std::str::from_utf8(&self.0).is_err() {
+            let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+            row[format!("{field}_hex")] = hex.into();
+        }
     }
 }
 
@@ -61,12 +75,6 @@ pub(super) fn without_slashes(path: &[u8]) -> &[u8] {
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&show::name(&self.0))
-    }
-}
-
-impl Serialize for Label {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&text(&self.0))
     }
 }
 
@@ -90,6 +98,11 @@ mod tests {
         assert_eq!(row, serde_json::json!({ "name": "a\\xff", "name_hex": "61ff" }));
         Label::new("\u{e9}\n").name_in(&mut row);
         assert_eq!(row["name"], "\u{e9}\n");
+        let mut row = Label::new("/a").row(serde_json::json!({ "size": 7 }));
+        Label::new(*b"\xff").field_in(&mut row, "link");
+        let expected =
+            serde_json::json!({ "name": "/a", "size": 7, "link": "\\xff", "link_hex": "ff" });
+        assert_eq!(row, expected);
         assert_eq!(Label::new(*b"a\xff\n").to_string(), "a\\xff\\n");
     }
 }

@@ -102,7 +102,9 @@ pub(super) fn run(options: &Options) -> Result<bool> {
             stop.check()?;
             let text = Label::new(text.as_bytes());
             let end = one(mount, target, &goal).await.map(|name| {
-                Done::from(json!({ "target": text, "name": name, "symbolic": symbolic }))
+                let mut value = name.row(json!({ "symbolic": symbolic }));
+                text.field_in(&mut value, "target");
+                Done::from(value)
             });
             account.add(stop, &text, target.path(), end)?;
         }

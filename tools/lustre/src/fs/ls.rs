@@ -178,7 +178,7 @@ impl Lister<'_> {
     fn row(name: &[u8], (attributes, link): &Found) -> Value {
         let mut row = show::json(&Label::new(name), attributes);
         if let Some(link) = link {
-            row["link"] = super::label::text(link).into();
+            Label::new(link.as_slice()).field_in(&mut row, "link");
         }
         row
     }

@@ -90,7 +90,8 @@ async fn one(at: &At<'_>, parents: bool, mode: Option<u32>, layout: &[u8]) -> Re
             }
         }
     }
-    Ok(json!({ "name": shown, "made": made }).into())
+    let made = made.iter().map(Label::text);
+    Ok(shown.row(json!({ "made": made.collect::<Vec<_>>() })).into())
 }
 
 /// Runs the command. `false`: an operand has failed, and was named on standard error.

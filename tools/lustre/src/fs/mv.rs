@@ -5,7 +5,7 @@ use clap::Args;
 use lnet_types::Errno;
 use lustre_rt::visitor::{Access, Place};
 use lustre_rt::{Fid, Mount};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::goal::{Goal, Taken};
 use super::label::{Label, without_slashes};
@@ -45,6 +45,13 @@ async fn own_spot(mount: &Mount, place: &Place) -> Result<(Fid, Vec<u8>)> {
     Ok((dir.fid(), name))
 }
 
+fn value(from: &Label, to: &Label, copied: bool) -> Value {
+    let mut value = json!({ "copied": copied });
+    from.field_in(&mut value, "from");
+    to.field_in(&mut value, "to");
+    value
+}
+
 async fn one(at: &At<'_>, goal: &Goal) -> Result<Done> {
     let At { mount, stop, place, name } = *at;
     let last = super::own_name(&place.path)?;
@@ -59,7 +66,7 @@ async fn one(at: &At<'_>, goal: &Goal) -> Result<Done> {
                 bail!("it has this name already");
             }
             mount.remove(&node).await?;
-            return Ok(json!({ "from": name, "to": spot.path, "copied": false }).into());
+            return Ok(value(name, &spot.path, false).into());
         }
         let copied = match mount.rename(&node, &spot.dir, &spot.name).await {
             Err(e) if e.errno() == Errno::EXDEV => {
@@ -69,7 +76,7 @@ async fn one(at: &At<'_>, goal: &Goal) -> Result<Done> {
             }
             renamed => renamed.map(|()| false)?,
         };
-        Ok(json!({ "from": name, "to": spot.path, "copied": copied }).into())
+        Ok(value(name, &spot.path, copied).into())
     };
     moved.await.map_err(|e| towards(e, "not moved to", &goal.called(last)))
 }

@@ -67,9 +67,7 @@ impl Account {
 
     fn failed(&mut self, name: &Label, why: &str) {
         self.whole = false;
-        let mut row = json!({ "error": why });
-        name.name_in(&mut row);
-        self.values.push(row);
+        self.values.push(name.row(json!({ "error": why })));
     }
 
     /// A visit has ended with a failure before it came to these operands. Those before them have what they have: all

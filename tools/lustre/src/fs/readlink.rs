@@ -32,7 +32,9 @@ async fn one(at: &At<'_>, json: bool) -> Result<Done> {
     if !json {
         lines::named(format_args!(""), text.bytes());
     }
-    Ok(json!({ "name": name, "link": text }).into())
+    let mut value = name.row(json!({}));
+    text.field_in(&mut value, "link");
+    Ok(value.into())
 }
 
 /// Runs the command. `false`: an operand has failed, and was named on standard error.

@@ -159,7 +159,7 @@ async fn one(at: &At<'_>, recursive: bool, force: bool) -> Result<Done> {
         found => mount.remove(&found?).await.map(|()| remover.removed.set(1))?,
     }
     let (removed, whole) = (remover.removed.get(), !remover.failed.get());
-    Ok(Done { value: json!({ "name": name, "removed": removed, "all": whole }), whole })
+    Ok(Done { value: name.row(json!({ "removed": removed, "all": whole })), whole })
 }
 
 /// Runs the command. `false`: a part is still there, and was named on standard error.

@@ -32,7 +32,7 @@ async fn one(at: &At<'_>) -> Result<Done> {
         bail!("expected a directory");
     }
     mount.remove(&node).await?;
-    Ok(json!({ "name": name, "removed": 1 }).into())
+    Ok(name.row(json!({ "removed": 1 })).into())
 }
 
 /// Runs the command. `false`: an operand has failed, and was named on standard error.

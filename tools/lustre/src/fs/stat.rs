@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use lustre_rt::visitor::{Access, Attributes, FileKind, Place};
-use serde_json::json;
+use serde_json::Value;
 
 use super::label::Label;
 use super::operands::{self, At, Done, Shape};
@@ -51,7 +51,10 @@ async fn one(at: &At<'_>, json: bool) -> Result<Done> {
     if !json {
         print(name, link.as_ref(), attributes);
     }
-    value["link"] = json!(link);
+    value["link"] = Value::Null;
+    if let Some(link) = link {
+        link.field_in(&mut value, "link");
+    }
     Ok(value.into())
 }
 

@@ -174,7 +174,7 @@ async fn get_one(at: &At<'_>, json: bool) -> Result<Done> {
         }
         print(&directory, 2);
     }
-    let mut value = json!({ "name": name, "layout": layout });
+    let mut value = name.row(json!({ "layout": layout }));
     if let (Some(value), Value::Object(directory)) = (value.as_object_mut(), directory) {
         value.extend(directory);
     }
@@ -230,6 +230,6 @@ pub(super) fn set(options: &Set) -> Result<bool> {
     }
     operands::each(places, visit, Access::Change, Shape::Each, async |at| {
         let made = set_one(at, &layout, *delete).await?;
-        Ok(Done::from(json!({ "name": at.name, "made": made })))
+        Ok(Done::from(at.name.row(json!({ "made": made }))))
     })
 }

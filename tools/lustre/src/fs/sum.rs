@@ -58,7 +58,7 @@ async fn one(at: &At<'_>, json: bool) -> Result<Done> {
     if !json {
         lines::named(format_args!("{sum:08x} {size} "), name.bytes());
     }
-    Ok(json!({ "name": name, "size": size, "crc32c": format!("{sum:08x}") }).into())
+    Ok(name.row(json!({ "size": size, "crc32c": format!("{sum:08x}") })).into())
 }
 
 /// Runs the command. `false`: an operand has failed, and was named on standard error.

@@ -73,6 +73,6 @@ pub(super) fn run(options: &Options) -> Result<bool> {
     };
     operands::each(places, visit, Access::Change, Shape::Each, async |at| {
         let made = touch(at, &changes, *no_create).await?;
-        Ok(Done::from(json!({ "name": at.name, "made": made, "time": time })))
+        Ok(Done::from(at.name.row(json!({ "made": made, "time": time }))))
     })
 }

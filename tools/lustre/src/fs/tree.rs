@@ -121,7 +121,7 @@ async fn one(at: &At<'_>, depth: Option<u32>, json: bool) -> Result<Done> {
         lines::named(format_args!(""), name.bytes());
     }
     let (rows, whole) = tree.show((&node, name), "", 1).await?;
-    Ok(Done { value: json!({ "name": name, "contents": rows }), whole })
+    Ok(Done { value: name.row(json!({ "contents": rows })), whole })
 }
 
 /// Runs the command. `false`: a part could not be read, and was named on standard error.

@@ -78,7 +78,7 @@ async fn one(at: &At<'_>, size: Size) -> Result<Done> {
     let closed = mount.close(file).await;
     let size = cut?;
     closed?;
-    Ok(json!({ "name": name, "before": before, "size": size }).into())
+    Ok(name.row(json!({ "before": before, "size": size })).into())
 }
 
 /// Runs the command. `false`: an operand has failed, and was named on standard error.

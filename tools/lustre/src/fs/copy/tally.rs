@@ -141,7 +141,11 @@ impl Tally {
 
     pub(super) fn json(&self) -> Value {
         let failed = self.failed.borrow();
-        let failed = failed.iter().map(|(path, why)| json!({ "path": path, "error": why }));
+        let failed = failed.iter().map(|(path, why)| {
+            let mut row = json!({ "error": why });
+            path.field_in(&mut row, "path");
+            row
+        });
         json!({
             "files": self.files.get(),
             "directories": self.dirs.get(),
