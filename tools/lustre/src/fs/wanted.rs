@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, bail};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use lustre_rt::visitor::{Attributes, FileKind, Place};
 
@@ -21,12 +22,12 @@ const MINUTE: i64 = 60;
 #[derive(Clone, Debug, Args)]
 pub(super) struct Tests {
     /// Name: '*' stands for any bytes, '?' for one, '[…]' for one of a set
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_parser = pattern())]
     name: Option<OsString>,
     /// Type
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<Kind>,
-    /// More (+), fewer (-) or exactly so many bytes
+    /// More (+), fewer (-) or exactly so many bytes; c is bytes too
     #[arg(long, value_name = "[+-]BYTES", allow_hyphen_values = true, value_parser = bytes)]
     size: Option<Bound>,
     /// Changed more than (+), less than (-) or exactly so many days ago; parts of a day do not count
@@ -55,6 +56,67 @@ enum Kind {
     /// Symbolic link
     #[value(name = "l")]
     Link,
+    /// Pipe
+    #[value(name = "p")]
+    Fifo,
+    /// Socket
+    #[value(name = "s")]
+    Socket,
+    /// Block device
+    #[value(name = "b")]
+    Block,
+    /// Character device
+    #[value(name = "c")]
+    Char,
+}
+
+impl Kind {
+    const fn of(kind: FileKind) -> Option<Self> {
+        Some(match kind {
+            FileKind::File => Self::File,
+            FileKind::Dir => Self::Dir,
+            FileKind::Link => Self::Link,
+            FileKind::Fifo => Self::Fifo,
+            FileKind::Socket => Self::Socket,
+            FileKind::Block => Self::Block,
+            FileKind::Char => Self::Char,
+            FileKind::Unknown => return None,
+        })
+    }
+}
+
+/// Patterns of a command line.
+fn pattern() -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new().try_map(|text| match has_class(text.as_bytes()) {
+        true => Err("classes such as [:digit:] in a set: expected its bytes, such as [0-9]"),
+        false => Ok(text),
+    })
+}
+
+/// Whether a set of a pattern has a class, an equivalence or a name in it: bytes have none.
+fn has_class(pattern: &[u8]) -> bool {
+    let mut rest = pattern;
+    loop {
+        rest = match rest {
+            [] => return false,
+            [b'\\', _, rest @ ..] => rest,
+            [b'[', rest @ ..] => {
+                let rest = match rest {
+                    [b'!' | b'^', rest @ ..] => rest,
+                    rest => rest,
+                };
+                // A bracket at the front is one of the set.
+                let close = rest.iter().skip(1).position(|byte| *byte == b']').map(|at| at + 1);
+                let Some(close) = close else { return false };
+                let (set, rest) = rest.split_at(close);
+                if set.windows(2).any(|two| matches!(two, b"[:" | b"[=" | b"[.")) {
+                    return true;
+                }
+                rest
+            }
+            [_, rest @ ..] => rest,
+        }
+    }
 }
 
 /// A bound of numbers.
@@ -109,6 +171,10 @@ fn bound(text: &str, number: impl Fn(&str) -> Result<u64>) -> Result<Bound> {
 
 fn bytes(text: &str) -> Result<Bound> {
     bound(text, |text| {
+        // As find calls bytes.
+        let digits =
+            text.strip_suffix('c').filter(|text| text.ends_with(|c: char| c.is_ascii_digit()));
+        let text = digits.unwrap_or(text);
         let bytes: Result<Bytes, String> = text.parse();
         bytes.map(|bytes| bytes.0).map_err(|e| anyhow!("{e}; expected a size such as +1G"))
     })
@@ -116,7 +182,8 @@ fn bytes(text: &str) -> Result<Bound> {
 
 fn number(text: &str) -> Result<Bound> {
     bound(text, |digits| {
-        super::bytes::number(digits).ok_or_else(|| anyhow!("'{text}': expected a number such as 7, +7 or -7"))
+        super::bytes::number(digits)
+            .ok_or_else(|| anyhow!("'{text}': expected a number such as 7, +7 or -7"))
     })
 }
 
@@ -154,15 +221,9 @@ impl<'a> Wanted<'a> {
     /// What name and type say.
     pub(super) fn by_name(&self, found: &Found) -> bool {
         let kind = found.node.kind();
-        let is = match kind {
-            FileKind::File => Some(Kind::File),
-            FileKind::Dir => Some(Kind::Dir),
-            FileKind::Link => Some(Kind::Link),
-            _ => None,
-        };
         let Tests { name, kind: wanted, empty, .. } = self.tests;
         name.as_ref().is_none_or(|name| fits(name.as_bytes(), &found.name))
-            && wanted.is_none_or(|wanted| is == Some(wanted))
+            && wanted.is_none_or(|wanted| Kind::of(kind) == Some(wanted))
             && (!empty || matches!(kind, FileKind::File | FileKind::Dir))
     }
 
@@ -198,12 +259,34 @@ mod tests {
         assert_eq!(bytes("+1G").unwrap(), Bound::More(1 << 30));
         assert_eq!(bytes("-4K").unwrap(), Bound::Fewer(4096));
         assert_eq!(bytes("7").unwrap(), Bound::Exactly(7));
-        for text in ["", "+", "1Q", "--1", "++1", "+-1"] {
+        assert_eq!(bytes("+100c").unwrap(), Bound::More(100));
+        for text in ["", "+", "1Q", "--1", "++1", "+-1", "c", "1Kc"] {
             assert!(bytes(text).unwrap_err().to_string().contains("+1G"), "{text}");
         }
         assert_eq!(number("-3").unwrap(), Bound::Fewer(3));
         for text in ["", "+", "1d", "1.5", "++1"] {
             assert!(number(text).unwrap_err().to_string().contains("+7"), "{text}");
+        }
+    }
+
+    #[test]
+    fn classes_of_patterns_are_refused_and_sets_are_not() {
+        for (pattern, expected) in [
+            ("[[:digit:]]*", true),
+            ("x[a[:alpha:]]", true),
+            ("[![=a=]]", true),
+            ("[^[.a.]]", true),
+            ("[[:digit:]", true),
+            ("[0-9]*", false),
+            ("\\[[0-9]", false),
+            ("\\[:x:]", false),
+            ("[]:[]", false),
+            ("[:a]", false),
+            ("a[:b", false),
+            ("[", false),
+            ("", false),
+        ] {
+            assert_eq!(has_class(pattern.as_bytes()), expected, "{pattern}");
         }
     }
 
