@@ -92,7 +92,7 @@ impl Args for Wished {
                 option(("stripe_size", "stripe-size"), 'S', "BYTES", "Bytes of a stripe")
                     .value_parser(value_parser!(Bytes)),
             )
-            .arg(option(("pool", "pool"), 'p', "POOL", "Pool of targets"))
+            .arg(option(("pool", "pool"), 'p', "[FSNAME.]POOL", "Pool of targets"))
             .arg(
                 option(("stripe_index", "stripe-index"), 'i', "INDEX", "Index of the first target")
                     .value_parser(value_parser!(u16)),
@@ -220,16 +220,32 @@ fn read(all: impl Iterator<Item = Word>) -> Result<Wished, String> {
 }
 
 impl Wished {
-    /// The bytes of the layout; none if nothing is wanted.
+    /// The bytes of the layout in a file system; none if nothing is wanted.
     ///
     /// # Errors
-    /// A layout that no server takes.
-    pub(super) fn bytes(&self) -> Result<Vec<u8>> {
+    /// A layout that no server takes, a pool of another file system.
+    pub(super) fn bytes(&self, fsname: &str) -> Result<Vec<u8>> {
         Ok(match self {
-            Self::Plain(wish) => wish.bytes()?,
-            Self::Components(parts) => Wish::components(parts)?,
+            Self::Plain(wish) => within(wish, fsname)?.bytes()?,
+            Self::Components(parts) => {
+                let parts = parts.iter().map(|(end, wish)| Ok((*end, within(wish, fsname)?)));
+                Wish::components(&parts.collect::<Result<Vec<_>>>()?)?
+            }
         })
     }
+}
+
+/// A wish in a file system: its pools may be named with its name before them, as by `lfs`.
+///
+/// # Errors
+/// It is the name of another one.
+pub(super) fn within(wish: &Wish, fsname: &str) -> Result<Wish> {
+    let pool = match wish.pool.as_deref().map(|pool| (pool, pool.split_once('.'))) {
+        Some((_, Some((of, pool)))) if of == fsname => Some(pool.to_owned()),
+        Some((pool, Some(_))) => bail!("pool '{pool}': expected one of file system '{fsname}'"),
+        pool => pool.map(|(pool, _)| pool.to_owned()),
+    };
+    Ok(Wish { pool, ..wish.clone() })
 }
 
 #[cfg(test)]
@@ -267,6 +283,19 @@ mod tests {
         assert_eq!(dom[1], (END, wish(2, None)));
         assert_eq!(parsed(&["-c", "4"]), Ok(Wished::Plain(wish(4, None))));
         assert_eq!(parsed(&[]), Ok(Wished::Plain(Wish::default())));
+    }
+
+    #[test]
+    fn pools_may_have_the_name_of_their_file_system_before_them() {
+        let plain = parsed(&["-p", "fast"]).unwrap().bytes("lfs").unwrap();
+        assert_eq!(parsed(&["-p", "lfs.fast"]).unwrap().bytes("lfs").unwrap(), plain);
+        let parts = |pool| parsed(&["-E", "1M", "-p", pool, "-E", "-1"]).unwrap().bytes("lfs");
+        assert_eq!(parts("lfs.fast").unwrap(), parts("fast").unwrap());
+        // The longest names of both.
+        let longest = format!("abcdefgh.{}", "p".repeat(15));
+        assert!(parsed(&["-p", &longest]).unwrap().bytes("abcdefgh").is_ok());
+        let e = parsed(&["-p", "other.fast"]).unwrap().bytes("lfs").unwrap_err().to_string();
+        assert_eq!(e, "pool 'other.fast': expected one of file system 'lfs'");
     }
 
     #[test]

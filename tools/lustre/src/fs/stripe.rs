@@ -68,10 +68,13 @@ fn object(id: ObjectId) -> String {
     }
 }
 
+/// Any target.
+const ANY: u16 = u16::MAX;
+
 fn plain(stripes: &Stripes, made: bool) -> Value {
     let head = &stripes.head;
     let count = match head.stripe_count {
-        u16::MAX => json!(-1),
+        ANY => json!(-1),
         count => json!(count),
     };
     let objects = stripes.objects.iter().take(if made { head.stripe_count.into() } else { 0 });
@@ -85,13 +88,23 @@ fn plain(stripes: &Stripes, made: bool) -> Value {
     })
 }
 
-fn shown(striping: &Striping) -> Value {
+/// The same of a layout for new files, with the first target if that is said: files have another number there.
+fn for_new(stripes: &Stripes) -> Value {
+    let mut value = plain(stripes, false);
+    if stripes.head.generation != ANY {
+        value["stripe_index"] = stripes.head.generation.into();
+    }
+    value
+}
+
+fn shown(striping: &Striping, is_dir: bool) -> Value {
     match striping {
+        Striping::Plain(stripes) if is_dir => for_new(stripes),
         Striping::Plain(stripes) => plain(stripes, true),
         Striping::Composite(head, entries) => {
             let components = entries.iter().map(|(entry, stripes)| {
                 let made = entry.flags.contains(ComponentFlags::INIT);
-                let mut component = plain(stripes, made);
+                let mut component = if is_dir { for_new(stripes) } else { plain(stripes, made) };
                 component["id"] = entry.id.into();
                 component["flags"] = entry.flags.to_string().into();
                 component["start"] = entry.start.into();
@@ -161,7 +174,8 @@ async fn get_one(at: &At<'_>, json: bool) -> Result<Done> {
     if !matches!(node.kind(), FileKind::File | FileKind::Dir) {
         bail!("expected a file or directory");
     }
-    let layout = mount.striping(&node).await?.as_ref().map(shown);
+    let is_dir = node.kind() == FileKind::Dir;
+    let layout = mount.striping(&node).await?.map(|layout| shown(&layout, is_dir));
     let directory = match node.kind() {
         FileKind::Dir => dirstripe::shown(mount, &node).await?,
         _ => json!({}),
@@ -224,12 +238,15 @@ async fn set_one(at: &At<'_>, layout: &[u8], delete: bool) -> Result<bool> {
 /// A layout that no server takes, and as [`operands::each`].
 pub(super) fn set(options: &Set) -> Result<bool> {
     let Set { places, wished, delete, visit } = options;
-    let layout = if *delete { Wish::none() } else { wished.bytes()? };
-    if layout.is_empty() {
-        bail!("expected a layout, such as --stripe-count 4, or --delete");
+    let layout =
+        |place: &Place| if *delete { Ok(Wish::none()) } else { wished.bytes(&place.fsname) };
+    for place in places {
+        if layout(place)?.is_empty() {
+            bail!("expected a layout, such as --stripe-count 4, or --delete");
+        }
     }
     operands::each(places, visit, Access::Change, Shape::Each, async |at| {
-        let made = set_one(at, &layout, *delete).await?;
+        let made = set_one(at, &layout(at.place)?, *delete).await?;
         Ok(Done::from(at.name.row(json!({ "made": made }))))
     })
 }

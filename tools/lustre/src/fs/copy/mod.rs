@@ -20,6 +20,7 @@ use lustre_rt::Mount;
 use lustre_rt::visitor::{Access, FileLayout, OpenFile, Place, Wish, join};
 
 use super::bytes::Bytes;
+use super::components::within;
 use super::goal::Taken;
 use super::label::Label;
 use super::sentences::said;
@@ -84,7 +85,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "BYTES")]
     stripe_size: Option<Bytes>,
     /// Pool of targets for each new file
-    #[arg(long)]
+    #[arg(long, value_name = "[FSNAME.]POOL")]
     pool: Option<String>,
     /// Bytes at the front of each new file that are on the metadata target
     #[arg(long, value_name = "BYTES")]
@@ -165,7 +166,7 @@ pub(super) fn run(options: &Options) -> Result<Status> {
         on_mdt: options.mdt_size.map(|bytes| bytes.0),
     };
     taken.check(sides.len().saturating_sub(1))?;
-    let (layout, way) = (wish.bytes()?, way(sides)?);
+    let way = way(sides)?;
     let (place, access) = match &way {
         Way::In(_, to) => (to.clone(), Access::Change),
         Way::Out(from, _) => {
@@ -173,6 +174,7 @@ pub(super) fn run(options: &Options) -> Result<Status> {
             (first.clone(), Access::Read)
         }
     };
+    let layout = within(&wish, &place.fsname)?.bytes()?;
     if matches!(way, Way::Out(..)) && !layout.is_empty() {
         bail!("stripes are of files in a file system: the destination is on this machine");
     }
