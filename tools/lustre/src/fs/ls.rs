@@ -66,6 +66,9 @@ pub(super) struct Options {
     /// Show names as the server lists them, not sorted: for very large directories
     #[arg(short = 'U', long, overrides_with_all = ["time", "size"])]
     unsorted: bool,
+    /// Show one name on a line, as without it
+    #[arg(short = '1')]
+    one: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,

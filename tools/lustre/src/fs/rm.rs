@@ -29,7 +29,7 @@ pub(super) struct Options {
     #[arg(required = true, value_name = "PLACE", value_parser = super::places())]
     places: Vec<Place>,
     /// Remove a directory with all that is in it
-    #[arg(short, long)]
+    #[arg(short, visible_short_alias = 'R', long)]
     recursive: bool,
     /// A name that does not exist is no failure
     #[arg(short, long)]

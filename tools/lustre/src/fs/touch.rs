@@ -22,10 +22,10 @@ pub(super) struct Options {
     /// Seconds since 1970; now if not given
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     time: Option<i64>,
-    /// Set the time of access alone
-    #[arg(short, conflicts_with = "modified")]
+    /// Set the time of access alone; with -m both
+    #[arg(short)]
     accessed: bool,
-    /// Set the time of the last change alone
+    /// Set the time of the last change alone; with -a both
     #[arg(short)]
     modified: bool,
     /// Make no files
@@ -67,8 +67,8 @@ pub(super) fn run(options: &Options) -> Result<bool> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let time = time.unwrap_or_else(|| i64::try_from(now).unwrap_or(i64::MAX));
     let changes = Changes {
-        atime: (!modified).then_some(time),
-        mtime: (!accessed).then_some(time),
+        atime: (*accessed || !modified).then_some(time),
+        mtime: (*modified || !accessed).then_some(time),
         ..Changes::default()
     };
     operands::each(places, visit, Access::Change, Shape::Each, async |at| {

@@ -67,8 +67,11 @@ pub(super) struct Options {
     )]
     sides: Vec<Side>,
     /// Copy directories with all that is in them
-    #[arg(short, long)]
+    #[arg(short, visible_short_alias = 'R', long)]
     recursive: bool,
+    /// As -r -p
+    #[arg(short, long)]
+    archive: bool,
     /// Keep owner, group, extended attributes and ACLs too, as far as the destination lets them be set
     #[arg(short, long)]
     preserve: bool,
@@ -157,7 +160,7 @@ fn way(sides: &[Side]) -> Result<Way> {
 /// # Errors
 /// As [`super::with`].
 pub(super) fn run(options: &Options) -> Result<Status> {
-    let Options { sides, recursive, preserve, resume, verify, taken, visit, .. } = options;
+    let Options { sides, archive, resume, verify, taken, visit, .. } = options;
     let wish = Wish {
         count: options.stripe_count,
         size: options.stripe_size.map(|bytes| bytes.0),
@@ -184,8 +187,8 @@ pub(super) fn run(options: &Options) -> Result<Status> {
         let copy = Copy {
             mount,
             stop: &stop,
-            recursive: *recursive,
-            preserve: *preserve,
+            recursive: options.recursive || *archive,
+            preserve: options.preserve || *archive,
             resume: *resume,
             verify: *verify,
             taken: *taken,
