@@ -25,6 +25,18 @@ const fn key(fid: Fid) -> (u64, u32) {
     (fid.seq, fid.oid)
 }
 
+/// A directory that is being copied.
+struct Level {
+    node: Node,
+    /// Its copy.
+    made: Dir,
+    /// What it is called, if it has a name here.
+    name: Vec<u8>,
+    path: Label,
+    /// What in it is copied one by one, and what that is called, the next one last.
+    later: Vec<(Node, Vec<u8>, Label)>,
+}
+
 /// A copy on its way out.
 struct Out<'a> {
     copy: &'a Copy<'a>,
@@ -85,12 +97,7 @@ fn itself(to: &Path, is_dir: bool) -> Result<(PathBuf, Vec<u8>)> {
 }
 
 /// The directory of a copy, and its name there.
-fn destination(
-    to: &Path,
-    into: bool,
-    place: &Place,
-    kind: FileKind,
-) -> Result<(PathBuf, Vec<u8>)> {
+fn destination(to: &Path, into: bool, place: &Place, kind: FileKind) -> Result<(PathBuf, Vec<u8>)> {
     if into {
         let name = last_name(&place.path);
         let name = if name.is_empty() { place.fsname.as_bytes() } else { name };
@@ -145,7 +152,7 @@ impl Out<'_> {
                 self.copy.tally.failed(path, &"a directory: not copied without -r");
                 return Ok(());
             }
-            FileKind::Dir => Box::pin(self.dir(node, dir, name, path)).await,
+            FileKind::Dir => Box::pin(self.tree(node, dir, name, path)).await,
             FileKind::File => self.file(node, dir, name, path).await,
             FileKind::Link => self.link(node, dir, name, path).await,
             _ => Err(anyhow!("no file, directory or symbolic link: not copied")),
@@ -156,11 +163,38 @@ impl Out<'_> {
         }
     }
 
-    async fn dir(&self, node: &Node, dir: &Dir, name: &[u8], path: &Label) -> Result<()> {
+    /// Copies a directory with all that is in it. How deep that is, the server says: no level is one of the stack.
+    async fn tree(&self, node: &Node, dir: &Dir, name: &[u8], path: &Label) -> Result<()> {
+        let mut way = vec![self.dir(node.clone(), dir, name, path).await?];
+        while let Some(level) = way.last_mut() {
+            self.copy.stop.check()?;
+            if let Some((node, name, path)) = level.later.pop() {
+                if node.kind() != FileKind::Dir {
+                    self.any(&node, &level.made, &name, &path).await?;
+                    continue;
+                }
+                match self.dir(node, &level.made, &name, &path).await {
+                    Ok(below) => way.push(below),
+                    Err(e) => self.not_copied(&path, &level.made, &name, e)?,
+                }
+            } else if let Some(level) = way.pop() {
+                match (self.finish(&level).await, way.last()) {
+                    (Err(e), Some(above)) => {
+                        self.not_copied(&level.path, &above.made, &level.name, e)?;
+                    }
+                    (ended, _) => ended?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a directory, and copies what of it can be copied beside each other.
+    async fn dir(&self, node: Node, dir: &Dir, name: &[u8], path: &Label) -> Result<Level> {
         let made = if name.is_empty() { dir.again()? } else { dir.enter(name)? };
         self.copy.tally.dir();
         let mount = self.copy.mount;
-        let mut opened = mount.open_dir(node).await?;
+        let mut opened = mount.open_dir(&node).await?;
         let mut later = Vec::new();
         loop {
             self.copy.stop.check()?;
@@ -171,7 +205,7 @@ impl Out<'_> {
             }
             let one = |name| {
                 let name: &lustre_rt::visitor::Name = name;
-                let made = &made;
+                let (node, made) = (&node, &made);
                 async move {
                     let path = path.join(&name.name);
                     self.copy.stop.check()?;
@@ -216,10 +250,14 @@ impl Out<'_> {
                 later.extend(left?);
             }
         }
-        for (node, name, path) in later {
-            Box::pin(self.any(&node, &made, &name, &path)).await?;
-        }
-        self.copy.preserve_out(path, node, &made).await?;
+        // The last one is next.
+        later.reverse();
+        Ok(Level { node, made, name: name.to_vec(), path: path.clone(), later })
+    }
+
+    /// A directory gets what else it is to have: what was made in it has changed its times.
+    async fn finish(&self, Level { node, made, name, path, .. }: &Level) -> Result<()> {
+        self.copy.preserve_out(path, node, made).await?;
         if !name.is_empty() || self.copy.preserve {
             let body = node.body();
             made.finish(body.mode, body.atime, body.mtime)?;

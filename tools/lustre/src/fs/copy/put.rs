@@ -11,12 +11,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 use lustre_rt::CallError;
 use lustre_rt::visitor::{
-    Attributes, Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, VisitError, WHOLE_MAX, Whole, both,
-    join,
+    Attributes, Changes, Create, FileKind, Node, OpenFile, OpenHow, Place, VisitError, WHOLE_MAX,
+    Whole, both, join,
 };
 
 use super::local::data_of;
-use super::{AT_A_TIME, Copy, SMALL, at_a_time, chunks, each_while, has_name, is_hole, is_nameless};
+use super::{
+    AT_A_TIME, Copy, SMALL, at_a_time, chunks, each_while, has_name, is_hole, is_nameless,
+};
 use crate::fs::goal::{Goal, Spot};
 use crate::fs::label::Label;
 use crate::fs::sentences::{local, towards, why};
@@ -41,6 +43,15 @@ struct Source {
     to: Label,
     /// It is in a directory that is copied with it, and gets its times in the end.
     within: bool,
+}
+
+/// A directory that is being copied.
+struct Level {
+    source: Source,
+    /// Its copy.
+    node: Node,
+    /// What in it is copied one by one, the next one last.
+    later: Vec<Source>,
 }
 
 impl Source {
@@ -163,15 +174,19 @@ impl Copy<'_> {
 
     async fn put_any(&self, source: Source, dir: &Node, links: &Links) -> Result<()> {
         self.stop.check()?;
-        let done = if source.meta.is_dir() {
+        if source.meta.is_dir() {
             if !self.recursive {
                 self.tally.failed(&source.label(), &"a directory: not copied without -r");
                 return Ok(());
             }
-            Box::pin(self.put_dir(&source, dir, links)).await
-        } else {
-            self.put_leaf(&source, dir, links).await
-        };
+            return Box::pin(self.put_tree(source, dir, links)).await;
+        }
+        let done = self.put_leaf(&source, dir, links).await;
+        self.account(&source, done).await
+    }
+
+    /// What became of a source.
+    async fn account(&self, source: &Source, done: Result<()>) -> Result<()> {
         match done {
             Ok(()) => {
                 self.tally.finished(source.label());
@@ -189,7 +204,40 @@ impl Copy<'_> {
         }
     }
 
-    async fn put_dir(&self, source: &Source, dir: &Node, links: &Links) -> Result<()> {
+    /// Copies a directory with all that is in it, however deep that is: no level is one of the stack.
+    async fn put_tree(&self, top: Source, dir: &Node, links: &Links) -> Result<()> {
+        let mut way = Vec::new();
+        match self.put_dir(&top, dir, links).await {
+            Ok((node, later)) => way.push(Level { source: top, node, later }),
+            Err(e) => self.account(&top, Err(e)).await?,
+        }
+        while let Some(level) = way.last_mut() {
+            self.stop.check()?;
+            match level.later.pop() {
+                Some(source) if source.meta.is_dir() => {
+                    match self.put_dir(&source, &level.node, links).await {
+                        Ok((node, later)) => way.push(Level { source, node, later }),
+                        Err(e) => self.account(&source, Err(e)).await?,
+                    }
+                }
+                Some(source) => Box::pin(self.put_any(source, &level.node, links)).await?,
+                None => {
+                    let Some(level) = way.pop() else { break };
+                    let done = self.finish(&level).await;
+                    self.account(&level.source, done).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a directory, and copies what of it can be copied beside each other: what is left, the next one last.
+    async fn put_dir(
+        &self,
+        source: &Source,
+        dir: &Node,
+        links: &Links,
+    ) -> Result<(Node, Vec<Source>)> {
         let Source { path, name, meta, to, .. } = source;
         let node = match name.as_slice() {
             b"" => dir.clone(),
@@ -200,7 +248,14 @@ impl Copy<'_> {
         let mut small = Vec::new();
         for entry in std::fs::read_dir(path)? {
             self.stop.check()?;
-            let entry = entry?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                // What was read before it is copied.
+                Err(e) => {
+                    self.tally.failed(&label(path), &local(&e));
+                    continue;
+                }
+            };
             let (path, name) = (entry.path(), entry.file_name().as_bytes().to_vec());
             let meta = match entry.metadata() {
                 Ok(meta) => meta,
@@ -223,19 +278,23 @@ impl Copy<'_> {
             }
         }
         self.put_small(&mut small, &node, links).await?;
-        for source in later {
-            Box::pin(self.put_any(source, &node, links)).await?;
-        }
+        later.reverse();
+        Ok((node, later))
+    }
+
+    /// A directory gets what else it is to have: what was made in it has changed its times.
+    async fn finish(&self, Level { source, node, .. }: &Level) -> Result<()> {
+        let Source { path, name, meta, .. } = source;
         if self.preserve {
             let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
             let no_follow = i32::try_from(flags.bits()).unwrap_or(0);
             let here = File::options().read(true).custom_flags(no_follow).open(path)?;
-            self.preserve_in(&label(path), (here, meta), &node).await?;
+            self.preserve_in(&label(path), (here, meta), node).await?;
         }
-        // What it has was changed by what was made in it. A directory that gets the content of another one
+        // A directory that gets the content of another one
         // stays what it is.
         if !name.is_empty() || self.preserve {
-            self.mount.change(&node, &kept(meta, ALL)).await?;
+            self.mount.change(node, &kept(meta, ALL)).await?;
         }
         Ok(())
     }
