@@ -662,6 +662,8 @@ fn operands_of_two_file_systems_are_visited_one_after_the_other() {
     let names: Vec<&str> = out.lines().filter_map(|line| line.split('\t').nth(1)).collect();
     assert_eq!(names, [first.as_str(), &there, &first]);
     assert!(err.contains(&format!("{none}: No such file or directory")), "{err}");
+    let listed = one.ok(&["ls", "-a", "/d", &there]);
+    assert_eq!(listed, format!("{first}:\n.\n..\n\n{there}:\n.\n..\n"));
     for verb in ["mv", "ln"] {
         one.fails(&[verb, "/d", &there], "in the file system of");
         one.fails(&[verb, "/d", "/none", &there], "in the file system of");

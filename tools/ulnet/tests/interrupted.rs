@@ -103,6 +103,40 @@ fn an_interrupted_copy_leaves_no_file_lock_or_connection_behind() {
 }
 
 #[test]
+fn a_copy_whose_terminal_is_closed_leaves_nothing_behind() {
+    let (stage, _, moved) = slow("hung-up", "127.112");
+    let copy = begin(&stage, &["cp", "./source", "/d/f"]);
+    until(&moved, 2);
+    let sent = Command::new("kill").args(["-HUP", &copy.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    let (err, code) = ended(copy);
+    assert!(code == Some(1) && err.contains("interrupted"), "{code:?} {err}");
+    nothing_is_left(&stage);
+}
+
+#[test]
+fn part_that_a_killed_copy_has_left_has_not_the_time_of_its_source() {
+    let (stage, bytes, moved) = slow("killed-part", "127.113");
+    let source = fs::File::options().write(true).open(stage.dir.join("source")).unwrap();
+    let time = std::time::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
+    source.set_modified(time).unwrap();
+    let mut copy = begin(&stage, &["cp", "./source", "/d/f"]);
+    // More than are under way at a time: some are written.
+    until(&moved, 16);
+    copy.kill().unwrap();
+    copy.wait().unwrap();
+    // No other client has to wait until the server misses it.
+    assert!(evict(&stage, OST) && evict(&stage, "lfs-MDT0000_UUID"));
+    let o = stage.command(&["stat", "/d/f", "--json"]).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    let mtime = value["mtime"].as_i64().unwrap_or_else(|| panic!("{value}"));
+    assert!(mtime < 4_000_000_000, "{value}");
+    stage.ok(&["cp", "--resume", "./source", "/d/f"]);
+    let out = stage.command(&["cat", "/d/f"]).output().unwrap();
+    assert!(out.stdout == bytes, "{} bytes", out.stdout.len());
+}
+
+#[test]
 fn an_interrupted_copy_out_leaves_no_part_of_a_file() {
     let (stage, _, moved) = slow("interrupted-out", "127.38");
     stage.ok(&["cp", "./source", "/d/f"]);
@@ -158,6 +192,72 @@ fn a_command_whose_client_is_evicted_before_its_changes_are_committed_says_so() 
     assert!(said, "no eviction was said");
     // What was lost is not known here; the next one has it.
     stage.ok(&["touch", "/f"]);
+}
+
+/// As the test before this one; what was copied is named in the one account that there is.
+#[test]
+fn a_copy_whose_client_is_evicted_before_its_end_has_one_account_that_names_it() {
+    let times = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&times);
+    let stage = Stage::new("evicted-account", "127.114", move |served: &mut Served| {
+        if served.opcode == Opcode::OST_SETATTR {
+            count.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(300));
+        }
+    });
+    let said = (0..20).any(|_| {
+        // A time of now is set in the end, after all data.
+        fs::write(stage.dir.join("source"), "some").unwrap();
+        let mut copy = stage.command(&["cp", "./source", "/f", "--json"]);
+        let copy = copy.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until(&times, 1);
+        evict(&stage, "lfs-MDT0000_UUID");
+        let o = copy.wait_with_output().unwrap();
+        let account: serde_json::Value = serde_json::from_slice(&o.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&o.stdout)));
+        if o.status.code() == Some(5) {
+            assert_eq!(account["failed"][0]["path"], "./source", "{account}");
+        } else {
+            assert_eq!(o.status.code(), Some(0), "{account}");
+        }
+        o.status.code() == Some(5)
+    });
+    assert!(said, "no eviction was said");
+}
+
+#[test]
+fn what_changes_while_it_is_moved_by_a_copy_stays_and_is_named() {
+    let moved = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&moved);
+    let hook = move |served: &mut Served| {
+        if served.opcode == Opcode::OST_READ {
+            count.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let stage = Stage::of("changed-move", "127.115", 2, hook, None::<fn(&mut Served)>);
+    stage.ok(&["mkdir", "-i", "1", "/a"]);
+    stage.ok(&["mkdir", "/a/sub", "/b"]);
+    fs::write(stage.dir.join("small"), "small").unwrap();
+    fs::write(stage.dir.join("large"), vec![1; 32 << 20]).unwrap();
+    stage.ok(&["cp", "./small", "/a/sub/x"]);
+    stage.ok(&["cp", "./small", "/a/sub/y"]);
+    stage.ok(&["touch", "--time", "1000", "/a/sub/x", "/a/sub/y"]);
+    // What is listed first is copied last: it takes long.
+    let o = stage.command(&["ls", "-U", "/a/sub"]).output().unwrap();
+    let listed = String::from_utf8(o.stdout).unwrap();
+    let names: Vec<&str> = listed.lines().collect();
+    let [last, first] = [names[0], names[1]].map(|name| format!("/a/sub/{name}"));
+    stage.ok(&["cp", "./large", &last]);
+    let mv = begin(&stage, &["mv", "/a/sub", "/b"]);
+    // One request for the small one.
+    until(&moved, 3);
+    stage.ok_at(3, &["touch", "--time", "2000", &first]);
+    let (err, code) = ended(mv);
+    assert!(code == Some(1) && err.contains("has changed since"), "{code:?} {err}");
+    assert!(err.contains(&first) && !err.contains(&last), "{err}");
+    stage.ok(&["stat", &first, "/b/sub/x", "/b/sub/y"]);
+    assert_eq!(stage.run(&["stat", &last]).1, Some(1));
 }
 
 #[test]

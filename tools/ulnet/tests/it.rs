@@ -26,6 +26,8 @@ mod destination;
 mod doctor;
 #[path = "files.rs"]
 mod files;
+#[path = "habits.rs"]
+mod habits;
 #[path = "http.rs"]
 mod http;
 #[path = "interrupted.rs"]

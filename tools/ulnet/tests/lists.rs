@@ -9,7 +9,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
+
+use lustre_rt::{Opcode, Served};
 
 use crate::stage::Stage;
 
@@ -195,6 +199,37 @@ fn names_that_are_no_text_come_in_and_go_out_as_they_are() {
     ok(&[b"cp", b"-r", b"/d\xff", b"."]);
     let copy = stage.dir.join(OsStr::from_bytes(b"d\xff")).join(OsStr::from_bytes(b"c\xfd"));
     assert_eq!(fs::read(copy).unwrap(), names[0]);
+    // Each row of JSON has the bytes of each name.
+    for (words, field, bytes) in [
+        (&[&b"touch"[..], b"/d\xff/t\xff"][..], "name_hex", "2f64ff2f74ff"),
+        (&[b"truncate", b"-s", b"1", b"/d\xff/t\xff"], "name_hex", "2f64ff2f74ff"),
+        (&[b"chmod", b"600", b"/d\xff/t\xff"], "name_hex", "2f64ff2f74ff"),
+        (&[b"chown", b"0", b"/d\xff/t\xff", b"--uid", b"0"], "name_hex", "2f64ff2f74ff"),
+        (&[b"sum", b"/d\xff/t\xff"], "name_hex", "2f64ff2f74ff"),
+        (&[b"getstripe", b"/d\xff/t\xff"], "name_hex", "2f64ff2f74ff"),
+        (&[b"setstripe", b"-c", b"1", b"/d\xff"], "name_hex", "2f64ff"),
+        (&[b"tree", b"/d\xff"], "name_hex", "2f64ff"),
+        (&[b"readlink", b"/d\xff/l"], "link_hex", "746fff"),
+        (&[b"stat", b"/d\xff/l"], "link_hex", "746fff"),
+        (&[b"ln", b"/d\xff/t\xff", b"/d\xff/u\xff"], "target_hex", "2f64ff2f74ff"),
+        (&[b"mv", b"/d\xff/u\xff", b"/d\xff/v\xff"], "from_hex", "2f64ff2f75ff"),
+        (&[b"mv", b"/d\xff/v\xff", b"/d\xff/w\xff"], "to_hex", "2f64ff2f77ff"),
+        (&[b"mkdir", b"/d\xff/m\xff"], "name_hex", "2f64ff2f6dff"),
+        (&[b"rmdir", b"/d\xff/m\xff"], "name_hex", "2f64ff2f6dff"),
+        (&[b"rm", b"/d\xff/t\xff", b"/d\xff/w\xff"], "name_hex", "2f64ff2f74ff"),
+    ] {
+        let out = ok(&[words, &[b"--json"]].concat());
+        let row: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let row = row.get(0).unwrap_or(&row);
+        assert_eq!(row[field], bytes, "{words:?}: {row}");
+    }
+    let rows: serde_json::Value =
+        serde_json::from_slice(&ok(&[b"ls", b"-l", b"/d\xff/l", b"--json"])).unwrap();
+    assert_eq!(rows[0]["link_hex"], "746fff");
+    let mut command = stage.command(&["cp", "--json"]);
+    let o = command.args([b"./none\xff", &b"/d\xff/"[..]].map(OsStr::from_bytes)).output().unwrap();
+    let account: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(account["failed"][0]["path_hex"], "2e2f6e6f6e65ff", "{account}");
     // Errors and terminals have text.
     let mut command = stage.command(&["stat"]);
     let o = command.arg(OsStr::from_bytes(b"/d\xff/none")).output().unwrap();
@@ -258,4 +293,68 @@ fn gentle_command_has_one_request_at_a_time_at_each_target() {
     assert_eq!(most(&[&words[..], &["--gentle"]].concat()), 1);
     let usual = most(&words);
     assert!(usual >= 4, "{usual} without --gentle");
+}
+
+#[test]
+fn names_of_files_of_which_nothing_is_known_are_listed() {
+    let stage = Stage::new("unknown", "127.116", |_| ());
+    fs::write(stage.dir.join("source"), "some").unwrap();
+    stage.ok(&["mkdir", "-p", "/d/e"]);
+    stage.ok(&["cp", "./source", "/d/f"]);
+    assert!(stage.rpc.remove_target(crate::stage::OST, Duration::ZERO).unwrap());
+    let ls = |words: &[&str]| -> String {
+        let words = [&["ls", "/d", "--timeout", "3"], words].concat();
+        let o = stage.command(&words).output().unwrap();
+        let err = String::from_utf8_lossy(&o.stderr).into_owned();
+        assert!(o.status.code() == Some(1) && err.contains("f: lfs-OST0000_UUID"), "{err}");
+        String::from_utf8(o.stdout).unwrap()
+    };
+    let long = ls(&["-l"]);
+    let lines: Vec<&str> = long.lines().collect();
+    assert!(lines[0].starts_with("drwx") && lines[0].ends_with(" e"), "{long}");
+    assert!(lines[1].contains("?????????   ? ") && lines[1].ends_with(" ? f"), "{long}");
+    assert_eq!(ls(&["-S"]), "e\nf\n");
+    let rows: serde_json::Value = serde_json::from_str(&ls(&["-l", "--json"])).unwrap();
+    assert_eq!((&rows[0]["name"], &rows[1]["name"]), (&"e".into(), &"f".into()));
+    assert!(rows[1]["error"].as_str().unwrap().contains("not in service"), "{rows}");
+    assert_eq!(rows[1].get("size"), None);
+}
+
+/// A directory with more names than one request brings; the second request is refused.
+#[test]
+fn what_of_a_directory_could_be_read_is_shown_copied_and_removed() {
+    const FILES: usize = 4500;
+    let pages = Arc::new(AtomicI64::new(i64::MAX));
+    let left = Arc::clone(&pages);
+    let names = move |served: &mut Served| {
+        if served.opcode == Opcode::MDS_READPAGE && left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            served.opcode = Opcode(9999);
+        }
+    };
+    let stage = Stage::of("unread", "127.117", 1, |_| (), Some(names));
+    let long = "n".repeat(240);
+    fs::create_dir(stage.dir.join("d")).unwrap();
+    for n in 0..FILES {
+        fs::write(stage.dir.join(format!("d/{long}{n:04}")), "").unwrap();
+    }
+    stage.ok(&["cp", "-r", "./d", "/"]);
+    let part = |words: &[&str]| -> String {
+        pages.store(1, Ordering::SeqCst);
+        let o = stage.command(words).output().unwrap();
+        pages.store(i64::MAX, Ordering::SeqCst);
+        let err = String::from_utf8_lossy(&o.stderr).into_owned();
+        assert!(o.status.code() == Some(1) && err.contains("/d: "), "{words:?}: {err}");
+        String::from_utf8(o.stdout).unwrap()
+    };
+    let count = part(&["ls", "/d"]).lines().count();
+    assert!((1000..FILES).contains(&count), "{count}");
+    assert_eq!(part(&["ls", "-U", "/d"]).lines().count(), count);
+    assert_eq!(part(&["find", "/d", "-maxdepth", "1"]).lines().count(), 1 + count);
+    assert!(part(&["tree", "/d", "--depth", "1"]).lines().count() == 1 + count);
+    let rows: serde_json::Value = serde_json::from_str(&part(&["ls", "/d", "--json"])).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), count);
+    part(&["cp", "-r", "/d", "./out"]);
+    assert_eq!(fs::read_dir(stage.dir.join("out")).unwrap().count(), count);
+    part(&["rm", "-r", "/d"]);
+    assert_eq!(text(&stage, &["ls", "/d"]).lines().count(), FILES - count);
 }

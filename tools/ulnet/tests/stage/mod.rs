@@ -8,7 +8,7 @@ use std::process::Command;
 use lnet_rt::{Nid, NodeBuilder, NodeHandle};
 use lustre_rt::store::{DESCRIPTION, DirLock, Disk, DiskConfig};
 use lustre_rt::{MGS_UUID, Ost, OstLimits, RpcNode, Served, Site, TargetSpec};
-use lustre_target::Intercepted;
+use lustre_target::{Intercepted, Mdt};
 
 const MDT: &str = "lfs-MDT0000_UUID";
 pub(crate) const OST: &str = "lfs-OST0000_UUID";
@@ -38,7 +38,18 @@ impl Stage {
     pub(crate) fn new(
         name: &str,
         net: &str,
+        hook: impl FnMut(&mut Served) + Send + 'static,
+    ) -> Self {
+        Self::of(name, net, 1, hook, None::<fn(&mut Served)>)
+    }
+
+    /// The same with so many metadata targets; `names` gets each request of the first of them.
+    pub(crate) fn of(
+        name: &str,
+        net: &str,
+        mdts: u32,
         mut hook: impl FnMut(&mut Served) + Send + 'static,
+        names: Option<impl FnMut(&mut Served) + Send + 'static>,
     ) -> Self {
         let (dir, port) = (fresh::path(name), fresh::port());
         let server = format!("{net}.0.1");
@@ -46,7 +57,7 @@ impl Stage {
         let rpc = RpcNode::start(&node, Default::default()).unwrap();
         rpc.serve_targets().unwrap();
         let nid: Nid = format!("{server}@tcp").parse().unwrap();
-        let site = Site::on_one_node("lfs", 1, &[nid]).unwrap();
+        let site = Site::of_counts("lfs", (mdts, 1), &[nid]).unwrap();
         let ost = dir.join(OST);
         fs::create_dir_all(&ost).unwrap();
         let target = Intercepted::new(Ost::new(OstLimits::default()), move |_, mut served, _| {
@@ -54,10 +65,26 @@ impl Stage {
             Some(served)
         });
         rpc.add_target(OST, target, Disk::open(DiskConfig::new(ost)).unwrap()).unwrap();
-        for (name, kind) in [(MGS_UUID, "mgs"), (MDT, "mdt")] {
+        let described = |name: &str| {
             let dir = dir.join(name);
             fs::create_dir_all(&dir).unwrap();
             fs::write(dir.join(DESCRIPTION), site.to_string()).unwrap();
+            dir
+        };
+        let mut all = vec![(MGS_UUID.to_owned(), "mgs")];
+        all.extend((0..mdts).map(|index| (format!("lfs-MDT{index:04x}_UUID"), "mdt")));
+        if let Some(mut names) = names {
+            let mut disk = Disk::open(DiskConfig::new(described(MDT))).unwrap();
+            let mdt = Mdt::load(site.clone(), &mut disk).unwrap();
+            let target = Intercepted::new(mdt, move |_, mut served, _| {
+                names(&mut served);
+                Some(served)
+            });
+            rpc.add_target(MDT, target, disk).unwrap();
+            all.retain(|(name, _)| name != MDT);
+        }
+        for (name, kind) in &all {
+            let dir = described(name);
             let spec: TargetSpec = format!("{name}={kind}:{}", dir.display()).parse().unwrap();
             rpc.start_target(&spec, DirLock::take(&dir).unwrap()).unwrap();
         }
@@ -101,6 +128,13 @@ impl Stage {
     pub(crate) fn run(&self, words: &[&str]) -> (String, Option<i32>) {
         let o = self.command(words).output().unwrap();
         (String::from_utf8_lossy(&o.stderr).into_owned(), o.status.code())
+    }
+
+    /// A command at another address that succeeds.
+    #[track_caller]
+    pub(crate) fn ok_at(&self, last: u8, words: &[&str]) {
+        let o = self.command_at(last, words).output().unwrap();
+        assert!(o.status.success(), "{words:?}: {}", String::from_utf8_lossy(&o.stderr));
     }
 
     #[track_caller]
