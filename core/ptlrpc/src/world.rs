@@ -145,7 +145,16 @@ impl World {
                 more = true;
             }
             while let Some(output) = node.poll_output() {
-                let Output::Send(transmit) = output else { continue };
+                let transmit = match output {
+                    Output::Send(transmit) => transmit,
+                    // It has waited for a buffer of a lazy portal.
+                    Output::Resume { rx, verdict, .. } => {
+                        lo.resume(*now, rx, verdict, node, heap);
+                        more = true;
+                        continue;
+                    }
+                    _ => continue,
+                };
                 *sent += 1;
                 let msg = transmit.msg;
                 if loses.as_mut().is_some_and(|loses| loses(&transmit)) {

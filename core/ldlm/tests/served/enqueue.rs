@@ -112,6 +112,16 @@ fn l23_callbacks_above_1024_follow_when_others_have_ended() {
 }
 
 #[test]
+fn client_answers_more_callbacks_at_once_than_its_buffers_have_room_for() {
+    let mut bench = Bench::new();
+    let asked = many(&mut bench, 1000);
+    let served = bench.clients(|clients, _| clients.ptlrpc.server_stats().served);
+    assert_eq!(served, 1000);
+    let (lock, _) = reply(&mut bench, asked).expect("at once");
+    assert_eq!(lock.desc.granted, LockMode::EX);
+}
+
+#[test]
 fn l31_client_that_has_not_agreed_on_contention_hears_nothing_of_it() {
     for hears in [false, true] {
         let mut bench = Bench::new();
