@@ -105,7 +105,15 @@ fn an_interrupted_copy_leaves_no_file_lock_or_connection_behind() {
 #[test]
 fn a_copy_whose_terminal_is_closed_leaves_nothing_behind() {
     let (stage, _, moved) = slow("hung-up", "127.112");
-    let copy = begin(&stage, &["cp", "./source", "/d/f"]);
+    let command = stage.command(&["cp", "./source", "/d/f"]);
+    // What begins the tests may ignore the signal, and a child would then, too.
+    let mut copy = Command::new("env");
+    copy.arg("--default-signal=HUP").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        value.map(|value| copy.env(name, value));
+    }
+    copy.current_dir(command.get_current_dir().unwrap()).stderr(Stdio::piped());
+    let copy = copy.spawn().unwrap();
     until(&moved, 2);
     let sent = Command::new("kill").args(["-HUP", &copy.id().to_string()]).status();
     assert!(sent.unwrap().success());

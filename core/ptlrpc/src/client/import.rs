@@ -290,7 +290,7 @@ impl Import {
         match state {
             ImportState::Replay => {
                 self.replay_stage = ImportState::Replay;
-                self.retained.begin_replay();
+                self.retained.begin_replay(self.last_replayed);
             }
             ImportState::ReplayLocks => self.lock_stage = LockStage::Ahead,
             ImportState::ReplayWait => self.replay_stage = ImportState::ReplayLocks,
@@ -361,9 +361,9 @@ impl Import {
     /// The highest xid up to which all have been answered (P-45).
     pub(crate) fn known_replied(&self, but: u64) -> u64 {
         let waiting = self.calls.first();
-        // What is repeated is unanswered again, all of it until the last one is; in other states only calls are.
+        // What is still to be replayed is unanswered again; in other states only calls are.
         let replays = self.state == ImportState::Replay;
-        let replayed = self.retained.lowest().filter(|_| replays);
+        let replayed = self.retained.lowest_left().filter(|_| replays);
         waiting.into_iter().chain(replayed).min().unwrap_or(but).saturating_sub(1)
     }
 }

@@ -136,6 +136,7 @@ impl Client {
             Err(_) => return self.connect(cx, import),
         }
         im.last_replayed = transno;
+        im.retained.repeated(request.xid);
         self.stats.replayed += 1;
         // The program may have forgotten it meanwhile.
         if let Some(first) = im.retained.at(transno, request.xid) {

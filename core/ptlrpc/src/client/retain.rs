@@ -2,7 +2,7 @@
 //! committed, or as long as the program keeps them (P-70, P-74, P-75). Pure; `reply.rs` puts them in,
 //! `recover.rs` repeats them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lustre_wire::{Body, Buffers, Header};
 
@@ -40,8 +40,8 @@ struct Kept {
     /// In boxes: the first one leaves at each commit, and those behind it move up.
     uncommitted: BTreeMap<Place, Box<Retained>>,
     places: BTreeMap<CallId, Place>,
-    /// No request had a lower xid when replay began.
-    lowest: u64,
+    /// Numbers of those that are still to be repeated, while replay is under way.
+    left: BTreeSet<u64>,
     /// Writes that are void, whose programs have not heard that their memory is free.
     void: Vec<CallId>,
 }
@@ -96,6 +96,7 @@ impl Retention {
                 continue;
             }
             kept.places.remove(&retained.call);
+            kept.left.remove(&place.1);
             free.extend(retained.bulk.is_some().then_some(retained.call));
             if let Some(ended) = retained.ends {
                 kept.forget(ended);
@@ -143,16 +144,24 @@ impl Retention {
         retained.map(|retained| &**retained)
     }
 
-    /// Replay begins.
-    pub(crate) fn begin_replay(&mut self) {
+    /// Replay begins behind a transaction.
+    pub(crate) fn begin_replay(&mut self, last: u64) {
+        let left = self.after(last).map(|(xid, _)| xid).collect();
         if let Some(kept) = &mut self.0 {
-            kept.lowest = kept.places.values().map(|(_, xid)| *xid).min().unwrap_or(0);
+            kept.left = left;
         }
     }
 
-    /// The lowest xid of what is repeated, or a lower one.
-    pub(crate) fn lowest(&self) -> Option<u64> {
-        self.0.as_ref().map(|kept| kept.lowest)
+    /// A request was repeated.
+    pub(crate) fn repeated(&mut self, xid: u64) {
+        if let Some(kept) = &mut self.0 {
+            kept.left.remove(&xid);
+        }
+    }
+
+    /// The lowest xid of what is still to be repeated.
+    pub(crate) fn lowest_left(&self) -> Option<u64> {
+        self.0.as_ref()?.left.first().copied()
     }
 
     /// Those behind a transaction, in the order of replay, with their xids.
@@ -199,6 +208,7 @@ impl Retention {
 impl Kept {
     fn forget(&mut self, call: CallId) -> bool {
         let Some(place) = self.places.remove(&call) else { return false };
+        self.left.remove(&place.1);
         self.committed.remove(&place).or_else(|| self.uncommitted.remove(&place)).is_some()
     }
 }
@@ -228,16 +238,21 @@ mod tests {
     }
 
     #[test]
-    fn p45_lowest_number_of_what_is_repeated_is_looked_for_once() {
+    fn p45_lowest_number_of_what_is_still_to_be_repeated_is_known() {
         let mut retention = Retention::default();
-        retention.insert(384, kept(1, 10, true, None));
-        retention.insert(128, kept(2, 11, false, None));
-        retention.begin_replay();
-        assert_eq!(retention.lowest(), Some(128));
-        retention.commit(11, None);
-        assert_eq!(retention.lowest(), Some(128), "a lower one does no harm");
-        retention.begin_replay();
-        assert_eq!(retention.lowest(), Some(384));
+        retention.insert(512, kept(1, 10, true, None));
+        retention.insert(384, kept(2, 11, true, None));
+        retention.insert(128, kept(3, 12, false, None));
+        retention.insert(256, kept(4, 13, false, None));
+        assert_eq!(retention.lowest_left(), None, "no replay is under way");
+        retention.begin_replay(10);
+        assert_eq!(retention.lowest_left(), Some(128));
+        retention.repeated(128);
+        assert_eq!(retention.lowest_left(), Some(256));
+        retention.commit(13, None);
+        assert_eq!(retention.lowest_left(), Some(384));
+        assert!(retention.forget(CallId::from(2)));
+        assert_eq!(retention.lowest_left(), None);
     }
 
     #[test]
