@@ -53,6 +53,27 @@ fn p75_a_kept_call_is_repeated_after_each_crash_although_it_is_committed() {
 }
 
 #[test]
+fn p41_replay_whose_answer_has_no_room_is_repeated_with_room_for_it() {
+    let mut bench = Bench::stored();
+    let open = kept(&mut bench, "open=1");
+    commit(&mut bench);
+    bench.store(|store, _| store.again = vec![7; 20_000]);
+    for crash in 1..=2 {
+        bench.crash_server();
+        bench.secs(60);
+        let seen = replayed(&mut bench);
+        assert_eq!(seen.len(), crash);
+        let (call, reply) = seen.last().unwrap();
+        assert_eq!(*call, open);
+        assert_eq!(reply.msg().unwrap().buffer(1).unwrap(), vec![7; 20_000]);
+        // The second time there is room at once.
+        let import = bench.import;
+        let view = bench.party_of(bench.client, |p, _| p.ptlrpc.import_view(import)).unwrap();
+        assert_eq!(view.truncated, 1);
+    }
+}
+
+#[test]
 fn a_forgotten_call_is_not_repeated() {
     let mut bench = Bench::stored();
     let open = kept(&mut bench, "open=1");

@@ -1,12 +1,12 @@
 //! What a service does with requests that wait: slots, heads, policies, health.
 
-use lnet_types::Errno;
-use lustre_wire::{Buffers, Opcode, Portal};
+use lnet_types::{Errno, Nid};
+use lustre_wire::{Buffers, ImportKind, Opcode, Portal};
 
-use super::bench::{APPEND, Bench, ECHO, append_log, keeper};
+use super::bench::{APPEND, Bench, ECHO, append_log, data, keeper};
 use crate::{
-    Answer, Call, CallId, Event, Histogram, ImportState, NrsError, PolicyKind, ServiceConfig,
-    ServiceId, ServiceView, Tunables,
+    Answer, Call, CallId, Event, Histogram, ImportConfig, ImportState, NrsError, Past, PolicyKind,
+    ServiceConfig, ServiceId, ServiceView, TargetConfig, Tunables,
 };
 
 /// Slots of the bench's service: its only client may have all.
@@ -122,6 +122,33 @@ fn p114_a_regular_request_that_finds_no_slot_is_announced_and_can_be_raised() {
     assert!(bench.rpc(bench.server, |rpc| rpc.raise(waits[0].0)));
     let views = bench.party_of(bench.server, |p, _| p.ptlrpc.service_views());
     assert_eq!(views[1].queued_high, 2, "a cancel, and behind it the one that was raised");
+}
+
+#[test]
+fn slots_of_a_target_that_is_removed_go_to_requests_of_others() {
+    let mut bench = full();
+    let other = bench.rpc(bench.server, |rpc| {
+        let uuid = "log-2".to_owned();
+        let past = Past::default();
+        rpc.add_target(TargetConfig { uuid, offer: data(), replayable: false, past }).unwrap()
+    });
+    bench.rpc(bench.client, |rpc| {
+        let import = rpc.import(ImportConfig {
+            kind: ImportKind::Osc,
+            target: "log-2".to_owned(),
+            client: "client-1".to_owned(),
+            nids: vec![Nid::LOOPBACK],
+            wanted: data(),
+        });
+        rpc.call(import.unwrap(), Bench::say(APPEND, "waits")).unwrap();
+    });
+    bench.settle();
+    assert_eq!(bench.kept().len(), SLOTS);
+    let first = bench.target;
+    assert!(bench.rpc(bench.server, |rpc| rpc.remove_target(first)));
+    bench.settle();
+    assert_eq!(bench.kept().len(), SLOTS + 1);
+    assert_eq!(bench.kept().last().unwrap().target, other);
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(super) struct Store {
     pub(super) target: TargetId,
     /// Flags of the locks that were asked for.
     pub(super) locks: Vec<BodyFlags>,
+    /// What it answers to a replay of what it has.
+    pub(super) again: Vec<u8>,
 }
 
 impl Store {
@@ -58,6 +60,7 @@ impl Store {
             moving: None,
             target: TargetId::from(0),
             locks: Vec::new(),
+            again: Vec::new(),
         }
     }
 
@@ -75,7 +78,7 @@ impl Store {
 
     /// What its next life finds.
     pub(super) fn crashed(self) -> Self {
-        Self { images: self.images.into_iter().take(1).collect(), ..Self::new() }
+        Self { images: self.images.into_iter().take(1).collect(), again: self.again, ..Self::new() }
     }
 
     pub(super) fn past(&self) -> Past {
@@ -161,7 +164,8 @@ impl Store {
         let (old, version) = image.map.get(key).cloned().unwrap_or((String::new(), MISSING));
         if let Some(replay) = served.replay {
             if image.log.contains_key(&replay.transno) {
-                let answer = Answer { transno: replay.transno, ..Answer::default() };
+                let buffers = Buffers::new().bytes(&self.again);
+                let answer = Answer { transno: replay.transno, buffers, ..Answer::default() };
                 return rpc.reply(served.id, answer);
             }
             if replay.pre_versions[0] != version {
