@@ -94,10 +94,9 @@ impl Dirty {
     }
 
     /// Takes out what one request writes: from the first piece that is waited for on, in one of the ranges
-    /// `first` if there is one, as far as pieces
-    /// follow each other whose space is promised in the same way, up to the next multiple of `max`: a run that
-    /// ends inside of a page makes all that follow begin inside of one, and pages count as whole ones (P-46).
-    /// Nothing that overlaps `busy`.
+    /// `first` if there is one, as far as pieces follow each other whose space is promised in the same way, up
+    /// to the next multiple of `max`: a run that ends inside of a page makes all that follow begin inside of
+    /// one, and pages count as whole ones (P-46). Nothing that overlaps `busy`.
     pub(super) fn take_run(
         &mut self,
         max: u64,

@@ -286,6 +286,20 @@ fn p98_early_replies_move_the_deadline_and_are_not_learnt() {
 }
 
 #[test]
+fn p98_copy_of_a_request_has_the_time_that_an_early_reply_has_named() {
+    let mut first = true;
+    let mut bench = connected(patient(), move |asked| {
+        let answers = asked.body.opcode == ECHO && core::mem::take(&mut first);
+        if answers { vec![Said::early(37)] } else { Vec::new() }
+    });
+    bench.call(Bench::say(ECHO, "slow"));
+    bench.secs(60);
+    let times: Vec<u32> = bench.asked_for(ECHO).iter().map(|asked| asked.body.timeout).collect();
+    assert!(times.len() > 1 && times[0] < 37, "{times:?}");
+    assert_eq!(times[1], 37);
+}
+
+#[test]
 fn p2_whole_seconds_let_a_request_expire_at_a_whole_second() {
     let tunables = Tunables::of(Profile::Kernel);
     let mut bench = connected(tunables, |_| Vec::new());
