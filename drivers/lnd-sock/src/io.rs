@@ -296,7 +296,8 @@ impl Streams for MioStreams {
         loop {
             let written = match slices {
                 [one] => stream.write(one),
-                many => stream.write_vectored(many),
+                // Never `writev`: it raises SIGPIPE, which C programs with a node inside have not disabled.
+                many => SockRef::from(&*stream).send_vectored_with_flags(many, libc::MSG_NOSIGNAL),
             };
             match written {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -561,5 +562,45 @@ mod sys {
         // SAFETY: the pointer is to a string that ends with a zero byte and outlives the call.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
         (index != 0).then_some(index)
+    }
+}
+
+#[cfg(test)]
+#[allow(unsafe_code, reason = "signals of the thread that the test runs in")]
+mod tests {
+    use std::net::{Shutdown, TcpListener};
+
+    use super::*;
+
+    /// Whether a SIGPIPE waits for this thread.
+    fn is_sigpipe_pending() -> bool {
+        // SAFETY: the set is written by the call before it is read.
+        unsafe {
+            let mut set = core::mem::zeroed();
+            libc::sigpending(&raw mut set);
+            libc::sigismember(&raw const set, libc::SIGPIPE) == 1
+        }
+    }
+
+    #[test]
+    fn writes_of_several_pieces_to_a_closed_stream_raise_no_signal() {
+        // A signal that is blocked waits, also where it is ignored otherwise, as in Rust programs.
+        // SAFETY: the set is made before it is used; the mask is this thread's alone.
+        unsafe {
+            let mut set = core::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGPIPE);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, core::ptr::null_mut());
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let mut streams = MioStreams::new(poll.registry().try_clone().unwrap(), 0..1024);
+        let ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        ours.set_nonblocking(true).unwrap();
+        ours.shutdown(Shutdown::Write).unwrap();
+        let stream = streams.add(TcpStream::from_std(ours)).unwrap();
+        let pieces = [IoSlice::new(b"head"), IoSlice::new(b"payload")];
+        assert_eq!(streams.write(stream, &pieces), Err(Stop::Failed(Errno(libc::EPIPE))));
+        assert!(!is_sigpipe_pending());
     }
 }
