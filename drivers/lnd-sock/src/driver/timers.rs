@@ -10,6 +10,7 @@ use lnet::Doubt;
 use lnet_types::{Instant, Memory};
 
 use super::conn::Conn;
+use super::transmit::RETAINED_LOOK;
 use super::{SockDriver, Timer};
 use crate::error::{UNSENT, WAITED, Why};
 use crate::peer::{ConnKey, PeerKey};
@@ -270,7 +271,12 @@ impl<S: Streams> SockDriver<S> {
                 state.tx_deadline.min(now + timeout / 4)
             };
             let message = state.tx.next_deadline().unwrap_or(Instant::FAR_FUTURE);
-            state.rx_deadline.min(progress).min(message)
+            // It waits for its transport's acknowledgements, which come without a notice.
+            let is_full = !state.tx.is_empty()
+                && !state.blocked
+                && state.retained.as_ref().is_some_and(|r| r.bytes() >= self.retained_max);
+            let full = if is_full { now + RETAINED_LOOK } else { Instant::FAR_FUTURE };
+            state.rx_deadline.min(progress).min(message).min(full)
         };
         let idle = peer.conns.is_empty()
             && peer.waiting.is_empty()

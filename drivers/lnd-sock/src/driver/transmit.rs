@@ -10,7 +10,7 @@ use lnet_wire::sock::Noop;
 use smallvec::SmallVec;
 
 use super::SockDriver;
-use super::conn::{Conn, Phase};
+use super::conn::{Conn, Phase, Up};
 use crate::error::{CUT, LARGE_NID, NO_ROOM, NOT_CONNECTABLE, TOO_SOON, Why};
 use crate::peer::{ConnKey, Peer, PeerKey, Waiting};
 use crate::proto::conn::can_name;
@@ -216,6 +216,13 @@ impl<S: Streams> SockDriver<S> {
             state.blocked = false;
             // What was written before has moved on, so the time limit begins again.
             state.tx_deadline = now + timeout.max(state.patience);
+            if let Some(peer) = self.peers.get_mut(state.peer)
+                && !peer.owed.is_empty()
+                && !peer.ack_listed
+            {
+                peer.ack_listed = true;
+                self.ack_dirty.push(state.peer);
+            }
         }
         // In turn with those that have waited.
         self.mark_dirty(key);
@@ -251,7 +258,10 @@ impl<S: Streams> SockDriver<S> {
             self.write_outbox(now, key, up);
         }
         let failed = loop {
-            if self.retains_too_much(now, key) {
+            let limit = self.retained_max;
+            let Some(conn) = self.conns.get(key) else { return };
+            let is_full = |up: &Up| up.retained.as_ref().is_some_and(|r| r.bytes() >= limit);
+            if conn.up().is_some_and(is_full) && self.retains_too_much(now, key) {
                 break None;
             }
             let Some(conn) = self.conns.get_mut(key) else { return };
@@ -368,7 +378,8 @@ impl<S: Streams> SockDriver<S> {
             else {
                 continue;
             };
-            if peer.owed.is_empty() {
+            // While nothing can be written they stay owed, which is limited; `writable` goes on with them.
+            if peer.owed.is_empty() || state.blocked {
                 continue;
             }
             while let Some((noop, cookies)) = peer.owed.next_noop(state.version) {

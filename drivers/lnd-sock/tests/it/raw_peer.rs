@@ -503,6 +503,50 @@ fn zero_copy_requests_are_acknowledged_on_the_connection_that_we_call_bulk_in() 
 }
 
 #[test]
+fn acknowledgements_that_a_peer_does_not_read_are_limited() {
+    let v3 = Version::V3;
+    let mut world = World::new(1);
+    let mut config = SockConfig::default();
+    config.limits.acks_per_peer = 64;
+    world.host(config, ni_start(1));
+    let mut raw = accepted(&mut world, v3, ConnType::BULK_OUT);
+    // It reads nothing more, and its window takes little.
+    world.weather(|w| w.window = 128);
+    for n in 1..1000_u64 {
+        // Apart from each other, so that none stands for many.
+        raw.write(&wire_put(v3, FrameHdr::lnet(3 * n, 0), n, b""));
+        world.settle();
+    }
+    assert_eq!(world.hosts[0].driver.stats().refused(Refusal::TooManyAcks), 1);
+    assert_ne!(raw.look(), Stands::Open);
+}
+
+#[test]
+fn acknowledgements_that_waited_for_room_go_when_there_is_some() {
+    let v3 = Version::V3;
+    let mut world = one_host();
+    let mut raw = accepted(&mut world, v3, ConnType::BULK_OUT);
+    world.weather(|w| w.window = 128);
+    for n in 1..40_u64 {
+        raw.write(&wire_put(v3, FrameHdr::lnet(3 * n, 0), n, b""));
+        world.settle();
+    }
+    world.weather(|w| w.window = 1 << 20);
+    for _ in 0..3 {
+        raw.look();
+        world.wake();
+        world.settle();
+    }
+    raw.look();
+    let cookies: Vec<u64> = acknowledged(v3, &raw.got)
+        .into_iter()
+        .flat_map(|(_, one, two)| [one, two])
+        .filter(|cookie| *cookie > 0)
+        .collect();
+    assert_eq!(cookies.len(), 39, "{cookies:?}");
+}
+
+#[test]
 fn acknowledgements_ride_on_messages_that_go_anyway() {
     for version in [Version::V2, Version::V3, Version::V4] {
         let mut world = one_host();
