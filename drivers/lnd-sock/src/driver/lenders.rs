@@ -61,6 +61,9 @@ impl<S: Streams> SockDriver<S> {
         up: &mut U,
         mem: &dyn Memory,
     ) {
+        if self.repaid.is_empty() && self.orphans.is_empty() {
+            return;
+        }
         self.end_repaid(now, up);
         let mut in_doubt = Vec::new();
         for orphan in core::mem::take(&mut self.orphans) {

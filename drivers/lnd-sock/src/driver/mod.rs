@@ -573,7 +573,12 @@ impl<S: Streams> SockDriver<S> {
         // the first place, and only those that were looked at move back.
         let mut at = 0;
         while let Some(key) = self.recent.look(at) {
-            self.readable(now, key, up, mem);
+            // Small messages wait for no bulk data.
+            if self.carries_bulk(key) {
+                self.look_again(key);
+            } else {
+                self.readable(now, key, up, mem);
+            }
             at += 1;
         }
     }

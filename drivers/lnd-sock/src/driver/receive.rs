@@ -1,8 +1,6 @@
 //! The way up: bytes are read, cut into messages (`proto/frame.rs`), and the node is asked where each
 //! payload goes. Large payloads are read straight into place.
 
-use core::time::Duration;
-
 use lnet::{Rx, Verdict};
 use lnet_types::{Instant, Memory, MsgId, ProcessId, RxId};
 use lnet_wire::Hdr;
@@ -378,9 +376,8 @@ impl<S: Streams> SockDriver<S> {
     /// Notes a sign of life, what came with it, and when the next one is due if a message has begun.
     fn heard(&mut self, now: Instant, key: ConnKey, bytes: usize, msgs: u64) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let (ni_id, peer_key) = (conn.ni, conn.up().map(|state| state.peer));
-        let timeout = peer_key.map_or(Duration::MAX, |peer| self.progress_timeout(peer));
-        let Some(state) = self.conns.get_mut(key).and_then(Conn::up_mut) else { return };
+        let ni_id = conn.ni;
+        let Some(state) = conn.up_mut() else { return };
         let Some(peer) = self.peers.get_mut(state.peer) else { return };
         let peer_key = state.peer;
         peer.last_alive = now;
@@ -394,8 +391,11 @@ impl<S: Streams> SockDriver<S> {
         if state.rx.is_between() || state.deferred.is_some() {
             state.rx_deadline = Instant::FAR_FUTURE;
         } else {
-            state.rx_deadline = now + timeout;
-            self.arm(peer_key, now + timeout);
+            let deadline = now + self.progress_timeout(peer_key);
+            if let Some(state) = self.conns.get_mut(key).and_then(Conn::up_mut) {
+                state.rx_deadline = deadline;
+            }
+            self.arm(peer_key, deadline);
         }
         if bytes > 0 {
             self.recent.note(key);
