@@ -150,6 +150,8 @@ pub(crate) struct Ring {
     keys: Mutex<Vec<u64>>,
     posted: AtomicUsize,
     exhausted: AtomicU64,
+    /// The portal is lazy for its sake.
+    lazy: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -267,6 +269,7 @@ impl NodeHandle {
             keys: Mutex::default(),
             posted: AtomicUsize::new(0),
             exhausted: AtomicU64::new(0),
+            lazy: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
         // From here on dropping it takes back what was posted.
@@ -283,6 +286,7 @@ impl Stack {
         }
         if ring.options.wait {
             self.lazy_for_inbox(ring.portal, true).map_err(OpError::from)?;
+            ring.lazy.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -290,7 +294,8 @@ impl Stack {
     fn close_ring(&mut self, ring: &Arc<Ring>) {
         let keys = ring.keys().clone();
         keys.into_iter().for_each(|key| self.release(key));
-        if ring.options.wait {
+        // One that could not be opened leaves the portal as others there have it.
+        if ring.lazy.swap(false, Ordering::Relaxed) {
             // Fails only for a portal that there is not, at which no inbox is.
             let _ = self.lazy_for_inbox(ring.portal, false);
         }

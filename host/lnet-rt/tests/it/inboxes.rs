@@ -2,6 +2,7 @@
 
 use lnet::MatchEntry;
 use lnet_rt::{AttachOptions, Buffer, InboxOptions, OpError};
+use lnet_types::ProcessId;
 
 use crate::wire::{left, nid, nodes, settles};
 
@@ -43,6 +44,27 @@ fn senders_wait_while_the_program_holds_all_buffers_and_no_message_is_lost() {
     for n in 2..20 {
         assert_eq!(inbox.recv_blocking().unwrap()[..], [n; 40], "{n}");
     }
+    for sent in sends {
+        assert_eq!(crate::wire::block_on(sent).unwrap().mlength, 40);
+    }
+}
+
+#[test]
+fn an_inbox_that_can_t_be_opened_leaves_the_messages_that_wait_for_another_one() {
+    let [(a, _), (b, _)] = nodes();
+    let options = InboxOptions { messages_per_buffer: 1, ..SMALL };
+    let inbox = b.inbox(PORTAL, MatchEntry::bits(7), options).unwrap();
+    let sends: Vec<_> =
+        (0..3_u8).map(|n| a.put(nid(2), PORTAL, 7, vec![n; 40]).ack().into_future()).collect();
+    let held: Vec<_> = (0..2).map(|_| inbox.recv_blocking().unwrap()).collect();
+    while inbox.state().exhausted == 0 {
+        std::thread::yield_now();
+    }
+    // An entry of the other kind of matching.
+    let unique = MatchEntry { from: ProcessId::lustre(nid(1)), ..MatchEntry::bits(8) };
+    b.inbox(PORTAL, unique, SMALL).err().unwrap();
+    drop(held);
+    assert_eq!(inbox.recv_blocking().unwrap()[..], [2; 40]);
     for sent in sends {
         assert_eq!(crate::wire::block_on(sent).unwrap().mlength, 40);
     }
