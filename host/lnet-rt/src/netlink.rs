@@ -302,6 +302,8 @@ pub(crate) struct Monitor {
     namespace: Option<Namespace>,
     /// What its readiness is reported under.
     token: Token,
+    /// Notices were lost, and the list has not been read since.
+    overrun: bool,
 }
 
 impl Monitor {
@@ -316,12 +318,17 @@ impl Monitor {
         socket.set_non_blocking(true)?;
         registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
         let table = Interfaces::load_in(namespace.as_ref())?;
-        Ok(Self { socket, table, namespace, token })
+        Ok(Self { socket, table, namespace, token, overrun: false })
     }
 
     /// Whether it looks at this namespace; `None` is the stack's own.
     pub(crate) fn is_of(&self, namespace: Option<&Namespace>) -> bool {
         self.namespace.as_ref() == namespace
+    }
+
+    /// Whether it has lost notices and could not read the list since.
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.overrun
     }
 
     pub(crate) const fn token(&self) -> Token {
@@ -337,6 +344,8 @@ impl Monitor {
         let mut changed = false;
         loop {
             match self.socket.recv_from_full() {
+                // Older than the list that is read below.
+                Ok(_) if self.overrun => {}
                 Ok((bytes, _)) => {
                     for message in messages(&bytes) {
                         if let NetlinkPayload::InnerMessage(m) = message {
@@ -344,22 +353,27 @@ impl Monitor {
                         }
                     }
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return changed,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
-                    // ENOBUFS: notices were lost, so ask for all of it.
+                    // ENOBUFS: notices were lost. Until the queue is empty more may be, without a word.
                     tracing::debug!("netlink: {e}; reading the list of interfaces again");
-                    match Interfaces::load_in(self.namespace.as_ref()) {
-                        Ok(table) => self.table = table,
-                        Err(e) => {
-                            tracing::warn!("reading the list of interfaces: {e}");
-                            return changed;
-                        }
-                    }
-                    changed = true;
+                    self.overrun = true;
                 }
             }
         }
+        if self.overrun {
+            match Interfaces::load_in(self.namespace.as_ref()) {
+                Ok(table) => {
+                    self.table = table;
+                    self.overrun = false;
+                    changed = true;
+                }
+                // The next turn tries again.
+                Err(e) => tracing::warn!("reading the list of interfaces: {e}"),
+            }
+        }
+        changed
     }
 }
 
