@@ -384,6 +384,7 @@ impl Stack {
         let mut changed = false;
         for monitor in &mut self.monitors {
             changed |= monitor.turn();
+            self.monitor_ready |= monitor.is_behind();
         }
         if !changed {
             return;
