@@ -812,6 +812,8 @@ impl Drop for Stack {
     /// Fails what is left: one outcome for every waiter.
     fn drop(&mut self) {
         self.mailbox.close();
+        // An adapter may write to memory until it is gone, and what follows gives memory back.
+        self.drivers.clear();
         for key in self.owners.keys() {
             match self.owners.remove(key) {
                 Some(Owner::Operation(pending)) => pending.abort(&mut self.mem),

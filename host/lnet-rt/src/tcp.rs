@@ -98,6 +98,7 @@ impl Stack {
         let slot = self.drivers.get_mut(usize::from(id));
         if let Some(Lnd::Sock(driver)) = slot.map(|slot| &mut slot.driver) {
             driver.set_accept_from(now, accept_from, &mut self.node);
+            self.unfinished = true;
         }
     }
 
