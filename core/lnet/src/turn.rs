@@ -80,6 +80,12 @@ impl Node {
         self.outbox.has_news() || self.is_page_full()
     }
 
+    /// Whether [`Self::take_outputs`] has something to do.
+    #[inline]
+    pub fn has_outputs(&self) -> bool {
+        self.outbox.has_outputs() || self.is_page_full()
+    }
+
     /// Whether an event, an output, a report or a lost connection waits to be polled: for a host that
     /// looks at no notices.
     #[inline]

@@ -279,24 +279,28 @@ impl Stack {
         for _ in 0..ROUNDS_PER_TURN {
             let more = self.node.has_news();
             if more {
-                self.deliver();
+                self.deliver_events();
+                self.carry_outputs();
             }
             for slot in &mut self.drivers {
                 slot.driver.get_mut().flush(self.now, &mut self.node, &mut self.mem);
             }
-            if !more {
+            if more {
+                // No message waits for these.
+                self.deliver_rest();
+            }
+            any |= more;
+            if !self.node.has_news() {
                 self.unfinished = false;
                 return any;
             }
-            any = true;
         }
         self.unfinished = true;
         any
     }
 
-    /// Gives to their recipients what waits in the node.
-    fn deliver(&mut self) {
-        self.deliver_events();
+    /// Gives to their recipients what waits in the node beside events and outputs.
+    fn deliver_rest(&mut self) {
         while let Some(report) = self.node.poll_report() {
             self.deliver_report(report);
         }
@@ -307,12 +311,14 @@ impl Stack {
             self.log.print(self.now, &notice);
         }
         self.log.turn(self.now);
-        self.carry_outputs();
     }
 
     /// Gives the node's messages to the drivers, which write it with their next `flush`. Done
     /// for each operation as it begins: of a burst of them each is still in the cache then.
     pub(crate) fn carry_outputs(&mut self) {
+        if !self.node.has_outputs() {
+            return;
+        }
         let mut outputs = core::mem::take(&mut self.taken_outputs);
         outputs.reserve(TAKEN);
         while self.node.take_outputs(&mut outputs) {
