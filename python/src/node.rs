@@ -334,9 +334,7 @@ impl Node {
     }
 
     fn set(&self, py: Python<'_>, name: String, to: i64) -> PyResult<()> {
-        let set = move |stack: &mut lnet_rt::Stack, now| {
-            stack.node_mut().set_tunables(now, &[(&name, to)])
-        };
+        let set = move |stack: &mut lnet_rt::Stack, _| stack.set_tunables(&[(&name, to)]);
         self.call(py, set)?.map_err(Failure::from)?;
         Ok(())
     }

@@ -120,8 +120,7 @@ pub unsafe extern "C" fn ulnet_node_set(
         let node = self::node(node)?;
         // SAFETY: the header demands a string.
         let name = unsafe { raw::text("name", name)? }.to_owned();
-        let set =
-            node.call(move |stack, now| stack.node_mut().set_tunables(now, &[(&name, value)]));
+        let set = node.call(move |stack, _| stack.set_tunables(&[(&name, value)]));
         set.blocking()??;
         Ok(0)
     })
