@@ -1,6 +1,7 @@
 //! The border below: actions for the host, and their results. And the queue of
 //! actions with what every part shares: tokens, ids, counters.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use lnet_types::{Errno, Nid, ProcessId};
@@ -179,6 +180,8 @@ impl RpcCounters {
 #[derive(Debug)]
 pub(crate) struct Io {
     pub(crate) settings: Settings,
+    /// The time limit of calls that the console's session has set, until it ends.
+    pub(crate) patience: Option<Duration>,
     pub(crate) counters: RpcCounters,
     actions: VecDeque<Action>,
     next_token: u64,
@@ -190,6 +193,7 @@ impl Io {
     pub(crate) const fn new(settings: Settings, first_id: u64) -> Self {
         Self {
             settings,
+            patience: None,
             counters: RpcCounters {
                 errors: 0,
                 sent: 0,

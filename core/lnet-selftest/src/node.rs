@@ -165,15 +165,12 @@ impl Selftest {
             let answer = console.is_commanded_by(key).and_then(|()| match seconds {
                 0 => Err(Errno::EINVAL),
                 n => {
-                    io.settings.rpc_timeout = Duration::from_secs(n.into());
+                    io.patience = Some(Duration::from_secs(n.into()));
                     Ok(Answer::Done)
                 }
             });
             console.conclude(id, answer);
             return;
-        }
-        if command == Command::EndSession {
-            io.settings.rpc_timeout = Settings::default().rpc_timeout;
         }
         console.command(&mut Tools { calls, io, now }, here, id, key, command);
     }

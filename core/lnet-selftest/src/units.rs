@@ -366,7 +366,8 @@ impl Batches {
         if let Some(left) = &mut unit.left {
             *left -= 1;
         }
-        let (timeout, features) = (io.settings.rpc_timeout, test.features);
+        let timeout = io.patience.unwrap_or(io.settings.rpc_timeout);
+        let features = test.features;
         let route = Route { to: unit.to, features, timeout };
         let owner = Owner::Unit(id);
         unit.begun = clock.now;

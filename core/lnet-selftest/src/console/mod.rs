@@ -338,6 +338,8 @@ impl Console {
     /// Ends the session: its nodes leave it, and the caller gets the answer when they have.
     fn end_session(&mut self, tools: &mut Tools<'_>, id: Option<CommandId>) -> Option<Answer> {
         let session = self.session.take()?;
+        // What it has set for its own calls ends with it, however it ends.
+        tools.io.patience = None;
         let nodes: Vec<ProcessId> = session.nodes.keys().copied().collect();
         let nodes = session.active_of(&nodes);
         let what = What::Leave { tries: 1, sid: session.sid, features: session.features };

@@ -6,7 +6,7 @@ use lnet_selftest::*;
 use lnet_types::Errno;
 use lnet_wire::selftest::Service;
 
-use crate::world::{World, brw, nid, test};
+use crate::world::{World, brw, new_session, nid, test};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -44,6 +44,24 @@ fn a_server_that_goes_away_is_an_error_of_the_test_and_the_console_sees_it_down(
     let states: Vec<_> = w.nodes(1, ping).iter().map(|n| (n.nid, n.state)).collect();
     assert!(states.contains(&(nid(2), NodeState::Down)), "{states:?}");
     assert_eq!(w.offers(), 0, "nothing waits for an answer any more");
+}
+
+#[test]
+fn a_time_limit_of_calls_ends_with_the_session_that_set_it_however_that_ends() {
+    let mut w = World::new(2);
+    w.session(&[1], &[2]);
+    w.command(1, Command::Patience { seconds: 1 }).unwrap();
+    // Its program is gone, and another one takes its place.
+    w.command(1, new_session("next", true)).unwrap();
+    for (group, n) in [("c", 1), ("s", 2)] {
+        w.command(1, Command::AddGroup { name: group.to_owned() }).unwrap();
+        w.nodes(1, Command::AddNodes { group: group.to_owned(), nids: vec![nid(n)] });
+    }
+    w.nodes(1, Command::AddTest(test(Kind::Ping, Some(2), 1)));
+    w.mute.insert(nid(2));
+    w.run_batch();
+    w.run(SECOND * 30);
+    assert_eq!((w.active(0), w.counters("c")[0].ping_errors), (vec![1], 0), "it waits for 64 s");
 }
 
 #[test]
