@@ -13,6 +13,7 @@ pub(crate) fn read(top: &mut Table<'_, '_>) -> Result<Bars, ScenarioError> {
         ("duplicates", &mut bars.duplicates),
         ("completed", &mut bars.completed),
         ("resends", &mut bars.resends),
+        ("retries", &mut bars.retries),
         ("control_rate", &mut bars.control_rate),
         ("executed_twice", &mut bars.executed_twice),
         ("lost_writes", &mut bars.lost_writes),

@@ -688,6 +688,8 @@ pub struct Bars {
     pub recovery_max: Option<Duration>,
     /// Most messages that were sent again.
     pub resends: Option<u64>,
+    /// Most exchanges that programs began once more.
+    pub retries: Option<u64>,
     /// Largest part of control traffic (pings, pushes and their answers) in all messages.
     pub control_share: Option<Share>,
     /// Most control messages that any node sent within one second.

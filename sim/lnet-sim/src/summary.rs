@@ -151,6 +151,7 @@ impl Summary {
         most("errors", self.errors, bars.errors);
         most("duplicates", self.duplicates, bars.duplicates);
         most("resends", self.resends, bars.resends);
+        most("retries", self.retries, bars.retries);
         most("control_rate", self.control_rate, bars.control_rate);
         if let Some(rpc) = &self.rpc {
             most("executed_twice", rpc.executed_twice, bars.executed_twice);

@@ -3,8 +3,8 @@
 //!
 //! [`crate::Node::check`] compares all tables with each other: `messages.rs` has messages, the queues that they
 //! wait in and what they hold, `tables.rs` timers, interfaces, peers, routes and sessions. It changes
-//! nothing. In debug builds each call that works off the work list ends with it ([`crate::Node::settle`]);
-//! simulators and fuzz targets call it in release builds too.
+//! nothing. In this crate's tests each call that works off the work list ends with it, as often as it costs no
+//! more than the calls themselves (`run.rs`); simulators and fuzz targets call it in any build.
 //!
 //! `live.rs` has `live!`, the lookup of an id that must exist.
 
