@@ -171,6 +171,10 @@ impl fmt::Display for Notice {
                     )?,
                 }
                 match pair {
+                    // It never left, or no interface is to blame.
+                    Some((ni, hop)) if *status == HealthStatus::Ok => {
+                        write!(f, ", last {ni} -> {hop}")
+                    }
                     Some((ni, hop)) => write!(f, ", last {ni} -> {hop} with {status}"),
                     None => Ok(()),
                 }

@@ -74,7 +74,8 @@ impl Node {
         self.unlink_md(now, md);
     }
 
-    /// Ends a message that has waited past its deadline for a credit or a discovery (UG-014).
+    /// Ends a message that has waited past its deadline for a credit or a discovery (UG-014). It never
+    /// left, which is no evidence against any interface: none is charged (C-8, H-1).
     pub(crate) fn expire_waiting(&mut self, id: MsgId) {
         let Some(msg) = live!(mut self.msgs, id) else { return };
         msg.no_resend = true;
@@ -83,7 +84,7 @@ impl Node {
         {
             peer.disc.parked.retain(|x| *x != id);
         }
-        let late = Fault::new(HealthStatus::NetworkTimeout, Errno::ETIMEDOUT);
+        let late = Fault::new(HealthStatus::Ok, Errno::ETIMEDOUT);
         self.outbox.plan(Work::Finish(id, Err(late)));
     }
 

@@ -121,6 +121,20 @@ fn in_the_default_profile_a_waiting_message_ends_at_its_deadline() {
     assert_eq!((v.nis[0].credits, v.nis[0].queued_bytes), (1, 0), "credits come home");
 }
 
+/// C-8, H-4: what never left is no evidence against an interface.
+#[test]
+fn messages_that_only_waited_for_a_credit_cost_no_health() {
+    let mut w = narrow(Profile::Default);
+    for user in 0..13 {
+        w.put(0, B, user, false);
+    }
+    w.secs(6);
+    let ends = w.hosts[0].events.iter().filter(|e| e.status == Err(Errno::ETIMEDOUT));
+    assert_eq!(ends.count(), 12, "all but the one in the driver");
+    let s = w.hosts[0].node.stats();
+    assert_eq!((w.ni_health(0, A), s.network_timeout_count), (1000, 0));
+}
+
 #[test]
 fn removing_an_interface_ends_its_messages_with_one_event_each() {
     let mut w = narrow(Profile::Kernel);
