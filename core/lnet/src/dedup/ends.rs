@@ -9,7 +9,7 @@ use crate::outbox::Work;
 use crate::portal::md::Written;
 
 impl Node {
-    /// A copy has been written, or has failed.
+    /// A copy has been written, or has failed for good.
     pub(crate) fn copy_ended(&mut self, now: Instant, id: MsgId, written: bool) {
         let Some(msg) = self.msgs.get(id) else { return };
         if msg.stage == Stage::Answering {

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! A copy is silent: the caller has had its SEND event. Copies go until their caller's time is over,
-//! whatever `retry_count` says, and only where that is better than where the message is.
+//! whatever `retry_count` says, and only where that is better than where the message is. One that fails, or
+//! finds no path, rests before it goes again (`send/rest.rs`).
 
 use core::time::Duration;
 use std::collections::BTreeSet;

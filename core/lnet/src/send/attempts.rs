@@ -39,7 +39,8 @@ impl Tables<'_> {
         if !(self.tunables.resends(status) || may_have_arrived(status) && can_repeat()) {
             return Next::End;
         }
-        if !self.has_alternative(msg, peer_ni, status) {
+        // What is in doubt goes until its deadline, over its only rail too.
+        if !msg.until_deadline && !self.has_alternative(msg, peer_ni, status) {
             return Next::End;
         }
         match self.is_spent(msg) {

@@ -20,6 +20,7 @@ impl Node {
         let next = self.judge(now, id, outcome);
         let (outcome, next) = self.with_earlier_copies(id, outcome, next);
         if let Err(fault) = outcome {
+            let next = self.with_time_left(now, id, next);
             let rest = match next {
                 Next::Again => Some(None),
                 Next::Rest(until) => Some(Some(until)),
@@ -63,6 +64,31 @@ impl Node {
         (outcome, next)
     }
 
+    /// A further copy of a message in doubt that would end rests instead, as long as there is time: the
+    /// route that it does not find, or the peer that does not listen, may be back until then.
+    fn with_time_left(&mut self, now: Instant, id: MsgId, next: Next) -> Next {
+        let Some(msg) = self.msgs.get(id) else { return next };
+        let is_copy = match msg.role {
+            Role::Copy => self.is_wanted(id),
+            Role::Repeat => true,
+            _ => false,
+        };
+        if !matches!(next, Next::End | Next::Spent)
+            || !is_copy
+            || !self.running
+            || now >= msg.deadline
+            || self.tables().is_spent(msg).0
+            || !self.can_repeat(msg)
+        {
+            return next;
+        }
+        let until = self.tables().pause_ends(now, msg);
+        if let Some(msg) = self.msgs.get_mut(id) {
+            msg.no_resend = false;
+        }
+        Next::Rest(until)
+    }
+
     /// H-24.
     pub(crate) fn resend(&mut self, now: Instant, id: MsgId) {
         if self.peers.has_previous_owners(now)
@@ -71,11 +97,18 @@ impl Node {
             self.peers.follow(now, msg);
         }
         let Some(msg) = self.msgs.get(id) else { return };
-        if !msg.hdr.dst.is_loopback() && self.peers.find(msg.hdr.dst).is_none() {
+        let errno = if msg.until_deadline && now >= msg.deadline {
+            Some(Errno::ETIMEDOUT)
+        } else if !msg.hdr.dst.is_loopback() && self.peers.find(msg.hdr.dst).is_none() {
+            Some(Errno::EFAULT)
+        } else {
+            None
+        };
+        if let Some(errno) = errno {
             if let Some(msg) = self.msgs.get_mut(id) {
                 msg.no_resend = true;
             }
-            return self.finish(now, id, Err(Fault::new(HealthStatus::Ok, Errno::EFAULT)));
+            return self.finish(now, id, Err(Fault::new(HealthStatus::Ok, errno)));
         }
         self.counts.resend();
         self.depart(now, id);

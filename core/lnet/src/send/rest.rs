@@ -5,8 +5,8 @@
 //!
 //! * the attempts that are left are spread over its time: attempt *k* not before *k* shares of it, and
 //!   the last one as late as half a share before its end;
-//! * further copies of a request that was written, which go until its caller's time is over, rest for a
-//!   short time first, and for twice as long each time;
+//! * further copies of a message in doubt, which go until its deadline, rest for a short time first, and
+//!   for twice as long each time; they rest as well where there is no path at all;
 //! * news wakes it at once: a link that is back, a rail that is thought better of, a sign of life of
 //!   its peer.
 
@@ -72,9 +72,17 @@ impl Tables<'_> {
         if msg.retries < 2 || self.may_take_fresh_path(msg) {
             return None;
         }
-        let pause = PAUSE_MIN.saturating_mul(1 << (msg.retries - 2).min(PAUSE_DOUBLINGS));
-        // That may be longer than its caller waits: then only news can help it.
-        Some(now + pause.min(self.attempt_time(msg)))
+        Some(self.pause_ends(now, msg))
+    }
+
+    /// When a further copy goes again that rests now. Time passes until then in any case: copies that fail at
+    /// once would follow each other without an end.
+    pub(crate) fn pause_ends(&self, now: Instant, msg: &Msg) -> Instant {
+        let doublings = msg.retries.saturating_sub(2).min(PAUSE_DOUBLINGS);
+        let pause = PAUSE_MIN.saturating_mul(1 << doublings);
+        let end = now + pause.min(self.attempt_time(msg)).max(PAUSE_MIN);
+        // Up to its deadline news may help it, and behind it nothing.
+        end.min(msg.deadline)
     }
 
     /// Whether the next copy takes a path that none has taken. Each takes one if its health is no worse: after

@@ -18,8 +18,8 @@ const MS: Duration = Duration::from_millis(1);
 const DONE: [(EventKind, bool, bool); 2] =
     [(EventKind::Send, true, false), (EventKind::Ack, true, true)];
 
-/// A on tcp, B on tcp1, two routers between them, as hosts 2 and 3; all know each other.
-fn ready(routers: [Profile; 2]) -> World {
+/// A on tcp, B on tcp1, one or two routers between them, as hosts 2 and 3; all know each other.
+fn ready<const N: usize>(routers: [Profile; N]) -> World {
     let mut w = World::new();
     w.host(Profile::Default, &[A]);
     w.host(Profile::Default, &[B]);
@@ -226,4 +226,21 @@ fn a_copy_by_a_router_that_its_receiver_has_no_route_through_is_a_duplicate() {
         assert_eq!(delivered(&w, user), 1, "{user}");
     }
     assert!(duplicates(&w) > 0);
+}
+
+/// Nothing but time, or news of the router, can help the copy.
+#[test]
+fn a_copy_that_finds_no_route_goes_when_there_is_one_again() {
+    let mut w = ready([Profile::Default]);
+    w.hosts[0].node.set_tunables(w.now, &[("transaction_timeout", 150)]).unwrap();
+    lose_behind(&mut w, true);
+    w.put(0, B, 7, true);
+    w.run(MS * 10);
+    w.link(2, G[0][1], Link::Down);
+    w.secs(3);
+    assert_eq!(w.events(0, 7), [(EventKind::Send, true, false)]);
+    w.link(2, G[0][1], Link::Up);
+    w.secs(2);
+    assert_eq!((w.events(0, 7), delivered(&w, 7)), (DONE.to_vec(), 1));
+    assert_eq!(w.hosts[0].node.msgs.answering(), 0);
 }

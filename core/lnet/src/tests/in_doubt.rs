@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use lnet_types::ProcessId;
+use lnet_types::{Errno, Fault, HealthStatus, ProcessId};
 use lnet_wire::Kind;
 
 use super::world::{BITS, Fate, PT, World, nid};
@@ -18,6 +18,17 @@ fn pair(b: Profile) -> World {
     let mut w = World::new();
     w.host(Profile::Default, &A);
     w.host(b, &B);
+    w.discovered(0, B[0]);
+    w.run(MS * 100);
+    w.retained.clear();
+    w
+}
+
+/// The same with one interface each.
+fn single() -> World {
+    let mut w = World::new();
+    w.host(Profile::Default, &A[..1]);
+    w.host(Profile::Default, &B[..1]);
     w.discovered(0, B[0]);
     w.run(MS * 100);
     w.retained.clear();
@@ -294,4 +305,44 @@ fn drivers_retain_only_what_nothing_else_would_repeat() {
     w.run(MS * 10);
     let terms: Vec<Option<Retention>> = w.retained(0).iter().map(|(_, t)| t.retention).collect();
     assert!(terms[0].is_some_and(|terms| !terms.bound && terms.until >= until), "{terms:?}");
+}
+
+#[test]
+fn over_the_only_rail_a_message_in_doubt_goes_until_it_arrives() {
+    let mut w = single();
+    lose_first(&mut w, is_put);
+    w.put(0, B[0], 7, false);
+    w.run(MS * 10);
+    let (_, message) = w.in_doubt.pop().unwrap();
+    let refused = Fault::new(HealthStatus::RemoteDropped, Errno::ECONNREFUSED);
+    w.decide = Box::new(move |_| Fate::Fail(refused));
+    let sent = w.pairs(0).len();
+    w.hosts[0].node.tx_in_doubt(w.now, vec![message]);
+    w.run(MS * 1000);
+    let copies = w.pairs(0).len() - sent;
+    assert!((4..20).contains(&copies), "{copies} copies in a second");
+    w.decide = Box::new(|_| Fate::Pass);
+    w.run(MS * 2000);
+    assert_eq!((delivered(&w, 7), w.hosts[0].node.in_doubt().expired), (1, 0));
+    assert!(is_empty(&w));
+}
+
+#[test]
+fn a_message_in_doubt_that_does_not_arrive_ends_at_its_deadline() {
+    let mut w = single();
+    lose_first(&mut w, is_put);
+    w.put(0, B[0], 7, false);
+    w.run(MS * 10);
+    let (_, message) = w.in_doubt.pop().unwrap();
+    let until = message.retention.until;
+    let refused = Fault::new(HealthStatus::RemoteDropped, Errno::ECONNREFUSED);
+    w.decide = Box::new(move |t| if is_put(t) { Fate::Fail(refused) } else { Fate::Pass });
+    w.hosts[0].node.tx_in_doubt(w.now, vec![message]);
+    let left = |w: &World| w.hosts[0].node.msgs.values().filter(|m| !m.recovery).count();
+    w.run(until.saturating_since(w.now) - MS);
+    assert_eq!((left(&w), w.hosts[0].node.in_doubt().expired), (1, 0));
+    let copies = w.pairs(0).len();
+    w.run(MS * 2);
+    assert_eq!((left(&w), w.hosts[0].node.in_doubt().expired), (0, 1));
+    assert_eq!(w.pairs(0).len(), copies, "none without any time left");
 }
