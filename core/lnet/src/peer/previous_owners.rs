@@ -1,8 +1,8 @@
 //! Previous owners of NIDs. A message goes to a node: a sender that has just heard from it under a NID
 //! that it has released since still means that node.
 //!
-//! So for `previous_nid_time` a user's message for such a NID goes to its previous owner, unless the
-//! NID has a new one. Kernel nodes make a new peer of it, from which no answer comes.
+//! So for `previous_nid_time` a user's message for such a NID, or the answer to one, goes to its previous
+//! owner, unless the NID has a new one. Kernel nodes make a new peer of it, from which no answer comes.
 //!
 //! The record outlives that time: a node that sends from such a NID and lists what its previous
 //! owner had is that node, if no other interface of it answers (`claims.rs`).
@@ -50,15 +50,22 @@ impl Peers {
         self.previous_owners.push_front(PreviousOwner { until: now, nid, peer: id });
     }
 
-    /// Redirects a message for a released NID to its previous owner.
+    /// Redirects a message for a released NID to its previous owner. An answer leaves from any interface of
+    /// ours then: the one that its request came to may not reach the others of that node (DEC-15).
     pub(crate) fn follow(&self, now: Instant, msg: &mut Msg) {
-        let is_users = matches!(msg.role, Role::Request | Role::Copy | Role::Repeat);
+        let is_users = matches!(
+            msg.role,
+            Role::Request | Role::Copy | Role::Repeat | Role::GetIn | Role::AckOut
+        );
         if !is_users || is_internal(&msg.hdr.kind) || self.find(msg.hdr.dst).is_some() {
             return;
         }
         let had = self.previous_owners.iter().rev().find(|f| f.nid == msg.hdr.dst && now < f.until);
         if let Some(peer) = had.and_then(|f| self.peers.get(f.peer)) {
             msg.hdr.dst = peer.primary;
+            if msg.may_move() {
+                msg.src = None;
+            }
         }
     }
 

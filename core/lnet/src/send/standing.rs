@@ -9,11 +9,15 @@ impl Tables<'_> {
     /// the previous one.
     pub(crate) fn best_standing(&self, msg: &Msg) -> Option<(bool, Doubt)> {
         let t = *self;
-        let target = self.peers.find(msg.hdr.dst).or_else(|| {
+        let current = self.peers.find(msg.hdr.dst);
+        let target = current.or_else(|| {
             let owner = self.peers.last_owner(msg.hdr.dst)?;
             self.peers.find(self.peers.peers.get(owner)?.primary)
         });
-        let request = t.request(msg, target?);
+        let mut request = t.request(msg, target?);
+        if current.is_none() && msg.may_move() {
+            request.src = None;
+        }
         let path = select::path(t, &request, &mut None).ok()?;
         Some(standing(t, path.ni, path.peer_ni, msg.hdr.dst.net()))
     }

@@ -346,3 +346,39 @@ fn a_message_in_doubt_that_does_not_arrive_ends_at_its_deadline() {
     assert_eq!((left(&w), w.hosts[0].node.in_doubt().expired), (0, 1));
     assert_eq!(w.pairs(0).len(), copies, "none without any time left");
 }
+
+/// The sender has lost an interface, and its announcement has come, before the answer was written.
+#[test]
+fn an_answer_follows_its_node_from_an_interface_that_it_has_removed() {
+    let layouts =
+        [(A, B), (["10.77.0.2@tcp", "10.77.1.2@tcp"], ["10.77.0.3@tcp", "10.77.1.3@tcp"])];
+    for (own, theirs) in layouts {
+        for gets in [true, false] {
+            let mut w = World::new();
+            w.host(Profile::Default, &own);
+            w.host(Profile::Default, &theirs);
+            w.discovered(0, theirs[0]);
+            let mut first = true;
+            w.decide = Box::new(move |t| {
+                let held = (is_reply(t) || is_ack(t)) && core::mem::take(&mut first);
+                if held { Fate::Hold } else { Fate::Pass }
+            });
+            if gets {
+                w.get(0, theirs[0], 7);
+            } else {
+                w.put(0, theirs[0], 7, true);
+            }
+            w.run(MS * 10);
+            let gone = w.held.front().unwrap().1.to.nid;
+            let (&id, _) = w.hosts[0].nids.iter().find(|(_, n)| **n == gone).unwrap();
+            w.hosts[0].node.leave_ni(w.now, id);
+            w.hosts[0].node.del_ni(w.now, id).unwrap();
+            w.hosts[0].nids.remove(&id);
+            w.run(MS * 20);
+            let answer = if gets { EventKind::Reply } else { EventKind::Ack };
+            assert_eq!(w.events(0, 7).last(), Some(&(answer, true, true)), "{own:?}");
+            assert_eq!(w.hosts[1].node.peers.find(gone), None, "{own:?}: no peer of its own");
+            assert!(is_empty(&w), "{own:?}");
+        }
+    }
+}
