@@ -33,6 +33,7 @@ impl Node {
                 may_move: false,
                 numa_node: self.numa.home(),
                 tried: &[],
+                until_deadline: false,
                 hint: None,
                 passing: None,
                 check_net: None,

@@ -58,7 +58,7 @@ impl<'a> Tables<'a> {
     /// Whether a message has no attempt left, and whether there is a limit that says so.
     pub(crate) fn is_spent(&self, msg: &Msg) -> (bool, bool) {
         match self.tunables.retries() {
-            Retries::Count(1..) if msg.until_deadline => (false, true),
+            Retries::Count(1..) | Retries::Paths if msg.until_deadline => (false, true),
             Retries::Count(limit) => (msg.retries >= limit, limit != 0),
             Retries::Paths => (self.paths_left(msg) == 0, true),
         }

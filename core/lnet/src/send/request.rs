@@ -23,6 +23,7 @@ impl Tables<'_> {
             may_move: msg.may_move(),
             numa_node: self.numa.node_of(msg, self.portals),
             tried: &msg.tried,
+            until_deadline: msg.until_deadline,
             hint: msg.hint,
             passing: if msg.role == Role::Forward { Some(self.passing(msg)) } else { None },
             check_net: if is_ping { self.check_net(target) } else { None },

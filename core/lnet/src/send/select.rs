@@ -42,6 +42,8 @@ pub(crate) struct Request<'a> {
     pub(crate) numa_node: Option<u32>,
     /// Pairs that failed already (DEC-8).
     pub(crate) tried: &'a [(NiId, PeerNiId)],
+    /// A pair that was tried is a path all the same: where a copy was in doubt, nothing has failed.
+    pub(crate) until_deadline: bool,
     /// For a response: the NID that its request came from (S-51).
     pub(crate) hint: Option<Nid>,
     /// For a forwarded message.
@@ -307,7 +309,7 @@ fn best_net<'a>(
         .iter()
         .filter_map(|pn| local_net(t, pn.net).map(|ln| (pn, ln, local_health(t, ln))))
         .filter(|(pn, _, health)| (pn.health > 0 && *health > 0) || !excludes_zero(t, r))
-        .filter(|(pn, ln, _)| !once_each(t) || !is_exhausted(t, r, pn, ln))
+        .filter(|(pn, ln, _)| !once_each(t, r) || !is_exhausted(t, r, pn, ln))
         .filter(|(pn, ..)| r.check_net.is_none_or(|n| n == pn.net || !checks_over(t, peer, n)));
     let best_peer = common.clone().map(|(pn, ..)| pn.health).max().unwrap_or(0);
     let best_local = common.clone().map(|(.., health)| health).max().unwrap_or(0);
@@ -382,7 +384,7 @@ pub(crate) fn best_ni(
         .filter(|(_, ni)| (ni.port.health > 0 && !ni.fatal) || !excludes_zero(t, r))
         .filter(|(id, _)| {
             let tried = |p: &PeerNiId| r.tried.contains(&(*id, *p));
-            !once_each(t) || peer_net.is_none_or(|net| !net.nis.iter().all(tried))
+            !once_each(t, r) || peer_net.is_none_or(|net| !net.nis.iter().all(tried))
         })
         .map(|(id, ni)| {
             let first = t.tunables.udsp_first != 0;
@@ -477,7 +479,7 @@ fn best_peer_ni(
         .copied()
         .filter_map(|id| t.peers.nis.get(id).map(|n| (id, n)))
         .filter(|(_, n)| n.port.health > 0 || !excludes_zero(t, r))
-        .filter(|(id, _)| !once_each(t) || !r.tried.contains(&(ni, *id)))
+        .filter(|(id, _)| !once_each(t, r) || !r.tried.contains(&(ni, *id)))
         .map(|(id, n)| {
             let key = PeerNiKey {
                 silent: silent(t, &[ni], &[id]),
@@ -537,9 +539,9 @@ fn is_flapping(t: Tables<'_>, flaps: &Flaps) -> Flapping {
     Flapping(flaps.is_flapping(t.now, t.tunables.flap_hold_down))
 }
 
-/// DEC-11: whether a message goes by no path twice, however well that is.
-fn once_each(t: Tables<'_>) -> bool {
-    t.tunables.retries() == Retries::Paths
+/// DEC-11: whether a message goes by no path twice, whatever the health of that.
+fn once_each(t: Tables<'_>, r: &Request<'_>) -> bool {
+    t.tunables.retries() == Retries::Paths && !r.until_deadline
 }
 
 /// The kernel has no memory of what was tried but health (S-71).

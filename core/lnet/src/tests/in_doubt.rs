@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use lnet_types::{Errno, Fault, HealthStatus, ProcessId};
+use lnet_types::{Errno, Fault, HealthStatus, ProcessId, RETRY_PATHS};
 use lnet_wire::Kind;
 
 use super::world::{BITS, Fate, PT, World, nid};
@@ -380,5 +380,24 @@ fn an_answer_follows_its_node_from_an_interface_that_it_has_removed() {
             assert_eq!(w.hosts[1].node.peers.find(gone), None, "{own:?}: no peer of its own");
             assert!(is_empty(&w), "{own:?}");
         }
+    }
+}
+
+/// DEC-11: a path that was only doubted has not failed.
+#[test]
+fn with_paths_for_a_retry_count_what_is_in_doubt_goes_by_the_only_rail_again() {
+    for ack in [false, true] {
+        let mut w = single();
+        w.hosts[0].node.set_tunables(w.now, &[("retry_count", RETRY_PATHS)]).unwrap();
+        lose_first(&mut w, is_put);
+        w.put(0, B[0], 7, ack);
+        w.run(MS * 10);
+        let ni = *w.hosts[0].nids.keys().next().unwrap();
+        w.hosts[0].node.written_lost(w.now, ni, nid(B[0]));
+        let messages = core::mem::take(&mut w.in_doubt).into_iter().map(|(_, m)| m).collect();
+        w.hosts[0].node.tx_in_doubt(w.now, messages);
+        w.run(MS * 10);
+        assert_eq!((delivered(&w, 7), w.hosts[0].node.in_doubt().expired), (1, 0), "ack: {ack}");
+        assert!(is_empty(&w), "ack: {ack}");
     }
 }
