@@ -14,7 +14,8 @@
 //! ```
 //!
 //! The caller has had its SEND event, so a copy ends silently. It is repeated until its own deadline,
-//! whatever `retry_count` says: an attempt over a rail that died is not the message's fault.
+//! whatever `retry_count` says: an attempt over a rail that died is not the message's fault. Only with 0,
+//! which means that nothing is sent again, nothing is retained (DEC-11).
 //!
 //! Requests that the node itself keeps until they are answered are not retained by drivers
 //! (`dedup/retransmit.rs`).
@@ -23,7 +24,6 @@ use lnet_types::{Instant, MsgId, NiId, PeerId, PeerNiId, Pid, ProcessId};
 use lnet_wire::mark::Mark;
 use lnet_wire::{Hdr, Kind};
 
-use crate::Node;
 use crate::below::{Doubt, InDoubt, Retention};
 use crate::msg::{Msg, Role};
 use crate::output::Output;
@@ -31,13 +31,19 @@ use crate::portal::{Portals, RESERVED_PORTAL, is_internal};
 use crate::router::choose;
 use crate::send::Reason;
 use crate::stats::InDoubtStats;
+use crate::{Node, Retries};
 
 /// Whether, and until when, the driver is to retain a message that leaves as `kind`: one of ours that
-/// bears a mark.
+/// bears a mark, if it may be sent again.
 #[inline]
-pub(crate) fn retention(portals: &Portals, msg: &Msg, kind: &Kind) -> Option<Retention> {
+pub(crate) fn retention(
+    retries: Retries,
+    portals: &Portals,
+    msg: &Msg,
+    kind: &Kind,
+) -> Option<Retention> {
     Mark::of(kind).filter(|_| msg.role != Role::Forward)?;
-    if is_internal(kind) || is_kept_here(portals, msg) {
+    if retries == Retries::Count(0) || is_internal(kind) || is_kept_here(portals, msg) {
         return None;
     }
     let bound = msg.src.is_some() && !msg.may_move();
@@ -67,7 +73,8 @@ impl Node {
         let InDoubt { ni, to, hdr, payload, retention } = message;
         let Some(kind) = Mark::further_copy(hdr.kind) else { return };
         let hdr = Hdr { kind, ..hdr };
-        if now >= retention.until {
+        // The tunable may have changed since the driver got the message.
+        if now >= retention.until || self.tunables.retries() == Retries::Count(0) {
             self.counts.in_doubt_expired();
             return;
         }

@@ -34,7 +34,7 @@ impl Node {
         }
         let Some(ni) = msg.tx.as_ref().map(|tx| tx.ni) else { return };
         msg.stage = Stage::Driver;
-        let retention = in_doubt::retention(portals, msg, &hdr.kind);
+        let retention = in_doubt::retention(tunables.retries(), portals, msg, &hdr.kind);
         let repeats = marks::next_hop_repeats(peers, msg);
         let own = self.nis.get(ni).and_then(|ni| ni.lnd_timeout);
         let Some(msg) = self.msgs.get(id) else { return };

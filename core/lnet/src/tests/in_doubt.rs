@@ -401,3 +401,25 @@ fn with_paths_for_a_retry_count_what_is_in_doubt_goes_by_the_only_rail_again() {
         assert!(is_empty(&w), "ack: {ack}");
     }
 }
+
+/// DEC-11.
+#[test]
+fn with_retry_count_0_drivers_retain_nothing_and_nothing_in_doubt_is_repeated() {
+    let mut w = pair(Profile::Default);
+    lose_first(&mut w, is_put);
+    w.put(0, B[0], 7, false);
+    w.run(MS * 10);
+    let (_, message) = w.in_doubt.pop().unwrap();
+    w.retained.clear();
+    for host in 0..2 {
+        w.hosts[host].node.set_tunables(w.now, &[("retry_count", 0)]).unwrap();
+    }
+    w.put(0, B[0], 8, false);
+    w.put(0, B[0], 9, true);
+    w.run(MS * 10);
+    assert_eq!([w.retained(0).len(), w.retained(1).len()], [0, 0]);
+    w.hosts[0].node.tx_in_doubt(w.now, vec![message]);
+    w.run(MS * 10);
+    let counts = w.hosts[0].node.in_doubt();
+    assert_eq!((delivered(&w, 7), counts.repeated, counts.expired), (0, 0, 1));
+}
