@@ -16,7 +16,14 @@ impl Node {
     pub(crate) fn track(&mut self, now: Instant, md: MdId, limit: Duration) {
         let begins = self.tunables.conduct.times_response_from_call;
         let Some(d) = self.portals.mds.get_mut(md) else { return };
-        let tracker = Tracker { limit, started: now, next_hop: None, target: None, written: None };
+        let tracker = Tracker {
+            limit,
+            started: now,
+            awaited: d.tracker.as_ref().map_or(0, |t| t.awaited) + 1,
+            next_hop: None,
+            target: None,
+            written: None,
+        };
         match d.tracker.replace(tracker) {
             Some(old) => {
                 self.timers.stop(Timer::Response(md));
@@ -39,6 +46,15 @@ impl Node {
         }
         let Some(t) = self.portals.mds.get(md).and_then(|d| d.tracker.as_ref()) else { return };
         self.timers.set(Timer::Response(md), now + t.limit);
+    }
+
+    /// An answer to an operation on `md` has come, or will not come. Whether another one is awaited. A
+    /// descriptor without a threshold is not given up for one that is lost, as on kernel nodes (H-67).
+    pub(crate) fn awaits_less(&mut self, md: MdId) -> bool {
+        let Some(md) = self.portals.mds.get_mut(md) else { return false };
+        let Some(t) = &mut md.tracker else { return false };
+        t.awaited = t.awaited.saturating_sub(1);
+        t.awaited > 0 && md.threshold.is_some()
     }
 
     /// A request has failed for good, and its owner leaves the descriptor as it is: it is taken

@@ -43,7 +43,7 @@ pub(crate) fn next_hop_repeats(peers: &Peers, msg: &Msg) -> bool {
 }
 
 /// Whether an ACK or REPLY is to come back to us.
-fn expects_answer(kind: &Kind) -> bool {
+pub(crate) fn expects_answer(kind: &Kind) -> bool {
     match kind {
         Kind::Put { ack, .. } => *ack != Handle::NONE,
         Kind::Get { .. } => true,

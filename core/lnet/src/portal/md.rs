@@ -76,8 +76,10 @@ struct Asked {
 pub(crate) struct Tracker {
     /// How long the response may take once a driver has the request (DEC-10). Its timer is set then.
     pub(crate) limit: Duration,
-    /// When the operation was asked for.
+    /// When the latest operation was asked for.
     pub(crate) started: Instant,
+    /// Operations whose answers are still to come.
+    pub(crate) awaited: u32,
     /// The last next hop: blamed if the operation fails.
     pub(crate) next_hop: Option<lnet_types::Nid>,
     /// The final target, beyond the next hop.

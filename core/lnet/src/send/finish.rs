@@ -5,6 +5,7 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MsgId, NiId, Nid, PeerNiId
 use lnet_wire::{Handle, Hdr, Kind, MsgType};
 
 use crate::check::live;
+use crate::dedup::marks::expects_answer;
 use crate::local::Ni;
 use crate::msg::{Msg, Role};
 use crate::output::Payload;
@@ -203,8 +204,12 @@ impl Node {
         let (owner, tracked) = (md.owner, md.tracker.is_some());
         if tracked {
             let rx = msg.rx.as_ref().map(|rx| (rx.ni, rx.peer_ni));
-            // H-67: an answered tracker is done with.
-            if last || matches!(kind, EventKind::Ack | EventKind::Reply) {
+            let is_answer = matches!(kind, EventKind::Ack | EventKind::Reply);
+            let fails = kind == EventKind::Send && status.is_err();
+            let is_over = is_answer || (fails && expects_answer(&msg.hdr.kind));
+            let awaits_more = is_over && self.awaits_less(md_id);
+            // H-67: a tracker is done with when all is answered.
+            if last || (is_answer && !awaits_more) {
                 let user = !matches!(owner, Owner::Internal(_));
                 if let Some(t) = self.untrack(md_id)
                     && status.is_ok()
@@ -212,7 +217,7 @@ impl Node {
                 {
                     self.record_round_trip(now, rail, kind, now.nanos_since(t.started), user);
                 }
-            } else if kind == EventKind::Send && status.is_err() {
+            } else if fails {
                 self.request_failed(now, md_id);
             }
         }

@@ -410,6 +410,49 @@ fn in_the_default_profile_a_lost_ack_is_noticed_at_the_transaction_timeout() {
     assert_eq!(w.events(0, 1).len(), 2);
 }
 
+/// H-64, H-67: the first ACK does not end the watch for the second one.
+#[test]
+fn a_descriptor_with_two_puts_ends_when_one_of_its_acks_is_lost() {
+    for profile in [Profile::Default, Profile::Kernel] {
+        let mut w = pair(profile);
+        let mut acks = 0;
+        w.decide = Box::new(move |t| {
+            acks += u32::from(matches!(t.hdr.kind, Kind::Ack { .. }));
+            if matches!(t.hdr.kind, Kind::Ack { .. }) && acks == 2 {
+                Fate::Lose
+            } else {
+                Fate::Pass
+            }
+        });
+        let now = w.now;
+        let h = &mut w.hosts[0];
+        let buf = h.mem.add(vec![1; 100]);
+        let md = crate::MdSpec { threshold: Some(4), ..crate::MdSpec::new(buf, 7) };
+        let md = h.node.bind(md).unwrap();
+        for _ in 0..2 {
+            let put = crate::Put {
+                md,
+                ack: true,
+                src: None,
+                target: lnet_types::ProcessId::lustre(nid(B[0])),
+                portal: PT,
+                match_bits: super::world::BITS,
+                offset: 0,
+                hdr_data: 7,
+                timeout: None,
+            };
+            h.node.put(now, put).unwrap();
+        }
+        w.drain();
+        w.secs(1);
+        let of = |w: &World, kind| w.events(0, 7).iter().filter(|e| e.0 == kind).count();
+        assert_eq!((of(&w, EventKind::Send), of(&w, EventKind::Ack)), (2, 1), "{profile:?}");
+        w.secs(300);
+        assert_eq!(w.events(0, 7).last(), Some(&(EventKind::Unlink, true, true)), "{profile:?}");
+        assert_eq!(w.hosts[0].node.stats().response_timeout_count, 1, "{profile:?}");
+    }
+}
+
 #[test]
 fn x13_an_abandoned_operation_charges_no_interface() {
     let mut w = pair(Profile::Kernel);
