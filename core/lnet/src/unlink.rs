@@ -6,11 +6,12 @@ use lnet_types::{Errno, Fault, HealthStatus, Instant, MdId, MsgId};
 use crate::Node;
 use crate::api::OpId;
 use crate::check::live;
-use crate::msg::Stage;
+use crate::msg::{Msg, Role, Stage};
 use crate::outbox::Work;
 use crate::peer::cause::Cause;
 use crate::port::PortId;
 use crate::portal::owner::Owner;
+use crate::timers::{Timer, TimerKind};
 
 impl Node {
     pub(crate) fn unlink_md(&mut self, now: Instant, md: MdId) {
@@ -27,11 +28,37 @@ impl Node {
         d.aborted = true;
         d.zombie = true;
         if d.refs > 0 {
+            self.cancel_resting(md);
             return None;
         }
         let owner = d.owner;
         self.portals.mds.remove(md);
         Some(owner)
+    }
+
+    /// Ends the messages that rest and whose descriptor is unlinked (M-47): they would only learn it when
+    /// they go again, and no driver has their memory.
+    fn cancel_resting(&mut self, md: MdId) {
+        if self.timers.count(TimerKind::Backoff) == 0 {
+            return;
+        }
+        let rests = |timer| match timer {
+            Timer::Backoff(id) => Some(id),
+            _ => None,
+        };
+        let ids = self.timers.of(TimerKind::Backoff).filter_map(|(_, timer)| rests(timer));
+        // Copies have been let go with their tracker.
+        let is_its = |msg: &Msg| msg.md == Some(md) && msg.role != Role::Copy;
+        let mut ids: Vec<MsgId> = ids.filter(|id| self.msgs.get(*id).is_some_and(is_its)).collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.end_rest(id);
+            if let Some(msg) = self.msgs.get_mut(id) {
+                msg.no_resend = true;
+            }
+            let unlinked = Fault::new(HealthStatus::Ok, Errno::ECANCELED);
+            self.outbox.plan(Work::Finish(id, Err(unlinked)));
+        }
     }
 
     /// Takes a descriptor away that is full. What is under way with it goes on, as after the last

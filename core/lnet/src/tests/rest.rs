@@ -183,3 +183,23 @@ fn the_last_attempt_is_not_wasted_on_a_rail_whose_far_end_is_known_to_be_down() 
     w.secs(6);
     assert_eq!(w.events(0, 7), [(EventKind::Send, true, false), (EventKind::Ack, true, true)]);
 }
+
+/// M-43, M-47: nothing holds the memory of a message that rests.
+#[test]
+fn a_message_whose_descriptor_is_unlinked_while_it_rests_ends_at_once() {
+    let mut w = pair(Profile::Default);
+    refuse_all(&mut w);
+    w.put(0, B[0], 7, true);
+    w.put(0, B[0], 8, true);
+    w.run(MS * 10);
+    let now = w.now;
+    let node = &mut w.hosts[0].node;
+    assert_eq!(node.timers.count(TimerKind::Backoff), 2);
+    let md = node.msgs.values().find(|m| m.ev.hdr_data == 7).and_then(|m| m.md).unwrap();
+    node.unlink(now, md).unwrap();
+    w.drain();
+    let ends: Vec<_> = w.hosts[0].events.iter().map(|e| (e.user, e.status, e.unlinked)).collect();
+    assert_eq!(ends, [(7, Err(Errno::ECANCELED), true)]);
+    let node = &w.hosts[0].node;
+    assert_eq!((node.timers.count(TimerKind::Backoff), node.stats().resend_count), (1, 2));
+}
