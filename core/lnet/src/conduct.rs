@@ -226,7 +226,7 @@ conduct! {
     recovery_pace: RecoveryPace [Adaptive, Constant, Exponential, Constant, RecoveryPace::Off],
         "DEC-5, H-41", "The interval of recovery pings";
     hastens_recovery: bool [YES, YES, NO, YES, YES],
-        "DEC-5, H-45", "A sign of life, or the end of the last ping, moves the next recovery ping forward";
+        "DEC-5, H-45", "A sign of life, a link that is up, or the end of the last ping moves the next recovery ping forward";
     recovers_unheard: bool [YES, YES, NO, YES, YES],
         "H-42", "Interfaces of near peers are pinged for recovery before anything was received from them";
     announces_recovery: bool [YES, YES, NO, YES, YES],

@@ -164,7 +164,7 @@ impl Node {
         }
         let (peer, is_healthy) = (pni.peer, pni.port.health >= HEALTH_MAX);
         if self.timers.is_set(Timer::RecoverPeer(id)) {
-            self.hasten_recovery(now, id);
+            self.hasten_recovery(now, PortId::Peer(id));
         } else if !is_healthy && self.tunables.conduct.recovers_unheard {
             // It may have failed before it was known as a peer.
             self.queue_recovery(now, PortId::Peer(id));

@@ -209,6 +209,7 @@ impl Node {
         }
         if changed == Some(Link::Up) {
             self.believe_neighbours(now, ni);
+            self.hasten_recovery_over(now, ni);
             self.tell_resting(now, News::Link);
         }
         if changed.is_some() {

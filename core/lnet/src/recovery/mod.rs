@@ -5,11 +5,11 @@ mod ping;
 
 use core::time::Duration;
 
-use lnet_types::{Instant, PeerNiId};
+use lnet_types::{Instant, NiId, PeerNiId};
 
 use crate::Node;
 use crate::port::{HEALTH_MAX, PortId, Recovery};
-use crate::timers::Timer;
+use crate::timers::{Timer, TimerKind};
 
 /// Signs of life make no more pings of one interface than one in this time (DEC-5: every second).
 const PING_INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -68,20 +68,34 @@ impl Node {
 
     /// DEC-5: a sign of life makes the next ping due now, or a second after the last one: two nodes
     /// that recover the same rail are signs of life to each other (not in the kernel's scheme).
-    pub(crate) fn hasten_recovery(&mut self, now: Instant, id: PeerNiId) {
+    pub(crate) fn hasten_recovery(&mut self, now: Instant, id: PortId) {
         if !self.tunables.conduct.hastens_recovery {
             return;
         }
-        let Some(pni) = self.peers.nis.get(id).filter(|pni| pni.port.recovery.ping.is_none())
-        else {
-            return;
-        };
-        let due = match pni.port.recovery.sent_at {
+        let Some(port) = self.port(id).filter(|port| port.recovery.ping.is_none()) else { return };
+        let due = match port.recovery.sent_at {
             Instant::ZERO => now,
             sent => now.max(sent + PING_INTERVAL_MIN),
         };
-        if self.timers.at(Timer::RecoverPeer(id)).is_some_and(|next| next > due) {
-            self.timers.set(Timer::RecoverPeer(id), due);
+        if self.timers.at(id.recovery()).is_some_and(|next| next > due) {
+            self.timers.set(id.recovery(), due);
+        }
+    }
+
+    /// DEC-5: the same for all that an interface recovers, whose link is up: itself, and the peers'
+    /// interfaces on its network.
+    pub(crate) fn hasten_recovery_over(&mut self, now: Instant, ni: NiId) {
+        let Some(net) = self.nis.get(ni).map(|ni| ni.nid.net()) else { return };
+        self.hasten_recovery(now, PortId::Local(ni));
+        let is_there = |id: &PeerNiId| self.peers.nis.get(*id).is_some_and(|n| n.nid.net() == net);
+        let planned = self.timers.of(TimerKind::RecoverPeer).filter_map(|(_, timer)| match timer {
+            Timer::RecoverPeer(id) => Some(id).filter(is_there),
+            _ => None,
+        });
+        let mut ids: Vec<PeerNiId> = planned.collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.hasten_recovery(now, PortId::Peer(id));
         }
     }
 

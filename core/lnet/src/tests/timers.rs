@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-use lnet_types::{Errno, ProcessId};
+use lnet_types::{Errno, Fault, HealthStatus, ProcessId};
 use lnet_wire::{Kind, MsgType};
 
 use super::world::{Fate, PT, World, nid};
-use crate::Profile;
 use crate::port::HEALTH_MAX;
 use crate::timers::{Timer, TimerKind};
+use crate::{Link, Profile};
 
 const A: &str = "10.77.0.2@tcp";
 const B: [&str; 2] = ["10.77.0.3@tcp", "10.77.1.3@tcp"];
@@ -94,4 +94,34 @@ fn timers_of_a_peer_end_with_its_record() {
     node.peer_del(w.now, nid(B[0]), &[], false).unwrap();
     assert_eq!((about(node), node.timers.count(TimerKind::RecoverPeer)), (0, 0));
     assert_eq!(node.timers.count(TimerKind::Discover), 0);
+}
+
+/// DEC-5.
+#[test]
+fn a_link_that_is_back_makes_the_recovery_pings_over_it_due() {
+    let mut w = pair();
+    let ni = *w.hosts[0].nids.keys().next().unwrap();
+    let peer_ni = w.hosts[0].node.peers.find(nid(B[1])).unwrap();
+    let node = &mut w.hosts[0].node;
+    node.set_ni_health(w.now, None, 500);
+    node.set_peer_ni_health(w.now, Some(nid(B[1])), 10);
+    w.decide = Box::new(|_| Fate::Fail(Fault::new(HealthStatus::LocalError, Errno::EIO)));
+    // Each failure has doubled the time to the next one.
+    w.secs(60);
+    for timer in [Timer::RecoverNi(ni), Timer::RecoverPeer(peer_ni)] {
+        let left = |w: &World| {
+            let at = w.hosts[0].node.timers.at(timer);
+            at.unwrap_or_else(|| panic!("{timer:?}")).saturating_since(w.now)
+        };
+        for _ in 0..100 {
+            if (MS * 1500..MS * 3500).contains(&left(&w)) {
+                break;
+            }
+            w.run(MS * 100);
+        }
+        assert!(left(&w) >= MS * 1500, "{timer:?}: {:?}", left(&w));
+        w.link(0, A, Link::Down);
+        w.link(0, A, Link::Up);
+        assert_eq!(left(&w), Duration::ZERO, "{timer:?}");
+    }
 }
