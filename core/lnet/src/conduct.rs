@@ -242,7 +242,7 @@ conduct! {
     believes_last_claim: bool [NO, NO, YES, NO, NO],
         "O-35", "A NID belongs to the peer that listed it last; otherwise its owner is queried first";
     follows_moved_nids: bool [YES, YES, NO, YES, YES],
-        "D-48", "For one transaction time, messages to a NID that a peer has given up are sent to that peer";
+        "D-48", "For `previous_nid_time`, messages to a NID that a peer has given up are sent to that peer";
     queries_unknown_pushers: bool [YES, YES, NO, YES, YES],
         "D-52", "A push from an unknown interface is reason to query the node that it names";
     rejects_stale_data: bool [YES, YES, NO, YES, YES],
