@@ -144,6 +144,8 @@ pub(crate) struct Msg {
     /// The process at the next hop, unless that is a gateway.
     pub(crate) hop_pid: Pid,
     pub(crate) retries: u32,
+    /// It goes again, which counts when it has found a path (H-24).
+    pub(crate) goes_again: bool,
     /// Never again (H-21).
     pub(crate) no_resend: bool,
     /// It goes until its deadline, whatever `retry_count` says: a copy of it was written, or its rail fell
@@ -209,6 +211,7 @@ impl Msg {
             hint: None,
             hop_pid: hdr.dst_pid,
             retries: 0,
+            goes_again: false,
             no_resend: false,
             until_deadline: false,
             recovery: false,
@@ -241,6 +244,7 @@ impl Msg {
             hint,
             hop_pid,
             retries,
+            goes_again,
             no_resend,
             until_deadline,
             recovery,
@@ -261,7 +265,7 @@ impl Msg {
         (*retries, *no_resend, *until_deadline, *recovery) = (0, false, false, false);
         (*numbered, *failed) = (None, None);
         (*born, *limit, *deadline) = (now, None, Instant::FAR_FUTURE);
-        (*counted, *transit) = (false, None);
+        (*goes_again, *counted, *transit) = (false, false, None);
         *ev = EventInfo::of(new_hdr);
     }
 

@@ -5,10 +5,10 @@
 //!
 //! | reason | attempt | counted | before it goes |
 //! | --- | --- | --- | --- |
-//! | `Failed` | yes | when it goes | may rest |
-//! | `Unanswered` | yes | at once | each but the first may rest |
-//! | `Begun` | yes | at once | a twin is made, which goes in its place |
-//! | `InDoubt` | yes | at once | |
+//! | `Failed` | yes | when it has a path | may rest |
+//! | `Unanswered` | yes | when it has a path | each but the first may rest |
+//! | `Begun` | yes | when it has a path | a twin is made, which goes in its place |
+//! | `InDoubt` | yes | when it has a path | |
 //! | `Unsent` | no | as moved | |
 //! | `Unbound` | no | no | |
 //!
@@ -74,6 +74,7 @@ impl Node {
         if let Some((status, rail)) = attempt {
             msg.failed = Some(status);
             msg.retries += 1;
+            msg.goes_again = true;
             msg.tried.extend(rail);
             if may_have_arrived(status)
                 && let Some(numbered) = &mut msg.numbered
@@ -91,15 +92,11 @@ impl Node {
         if let Some(until) = rest {
             return self.rest(now, id, until);
         }
-        match reason {
-            Reason::Failed { .. } => return self.outbox.plan(Work::Resend(id)),
-            Reason::Unanswered { .. } | Reason::Begun | Reason::InDoubt { .. } => {
-                self.counts.resend();
-            }
-            Reason::Unsent => self.rails.count_moved(),
-            Reason::Unbound => {}
+        if let Reason::Unsent = reason {
+            self.rails.count_moved();
         }
-        self.outbox.plan(Work::Depart(id));
+        let failed = matches!(reason, Reason::Failed { .. });
+        self.outbox.plan(if failed { Work::Resend(id) } else { Work::Depart(id) });
     }
 
     /// Makes the twin of a message, which uses its descriptor too and whose answer is waited for in its

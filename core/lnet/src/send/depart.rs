@@ -25,11 +25,21 @@ impl Node {
     pub(crate) fn depart(&mut self, now: Instant, id: MsgId) {
         match self.find_path(now, id) {
             Ok(Some(path)) => {
+                self.count_resend(id);
                 self.commit(now, id, path);
                 self.admit(now, id);
             }
             Ok(None) => {}
             Err(errno) => self.end_uncommitted(id, errno),
+        }
+    }
+
+    /// H-24.
+    fn count_resend(&mut self, id: MsgId) {
+        if let Some(msg) = self.msgs.get_mut(id)
+            && core::mem::take(&mut msg.goes_again)
+        {
+            self.counts.resend();
         }
     }
 

@@ -90,7 +90,7 @@ impl Node {
         Next::Rest(until)
     }
 
-    /// H-24.
+    /// Sends a message again whose attempt has failed, if its receiver is still known.
     pub(crate) fn resend(&mut self, now: Instant, id: MsgId) {
         if self.peers.has_previous_owners(now)
             && let Some(msg) = self.msgs.get_mut(id)
@@ -111,7 +111,6 @@ impl Node {
             }
             return self.finish(now, id, Err(Fault::new(HealthStatus::Ok, errno)));
         }
-        self.counts.resend();
         self.depart(now, id);
     }
 

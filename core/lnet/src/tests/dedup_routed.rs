@@ -242,5 +242,6 @@ fn a_copy_that_finds_no_route_goes_when_there_is_one_again() {
     w.link(2, G[0][1], Link::Up);
     w.secs(2);
     assert_eq!((w.events(0, 7), delivered(&w, 7)), (DONE.to_vec(), 1));
+    assert_eq!(w.hosts[0].node.stats().resend_count, 1, "the others found no route (H-24)");
     assert_eq!(w.hosts[0].node.msgs.answering(), 0);
 }

@@ -696,6 +696,27 @@ fn a_gateway_that_refuses_each_connection_at_once_is_not_asked_with_every_report
     assert!(w.route_up(0, "tcp1", G1[0]));
 }
 
+/// H-24.
+#[test]
+fn a_resend_that_finds_no_route_is_not_counted() {
+    let mut w = world(Profile::Kernel, &[G1]);
+    w.add_ni(0, "10.77.0.12@tcp", crate::NetTunables::SOCK);
+    w.secs(200);
+    w.discovered(0, B);
+    w.decide = Box::new(|t| {
+        if matches!(t.hdr.kind, Kind::Put { portal: PT, .. }) { Fate::Hold } else { Fate::Pass }
+    });
+    w.put(0, B, 7, false);
+    let (_, held) = w.held.pop_front().unwrap();
+    let (now, node) = (w.now, &mut w.hosts[0].node);
+    node.del_route(now, Some("tcp1".parse().unwrap()), Some(nid(G1[0]))).unwrap();
+    node.tx_done(now, held.msg, Err(Fault::new(HealthStatus::LocalTimeout, Errno::ETIMEDOUT)));
+    w.drain();
+    let e: Vec<_> = w.hosts[0].events.iter().map(|e| (e.kind, e.status)).collect();
+    assert_eq!(e, [(EventKind::Send, Err(Errno::EHOSTUNREACH))]);
+    assert_eq!(w.hosts[0].node.stats().resend_count, 0);
+}
+
 #[test]
 fn r60_reports_are_weighed_by_their_time_and_by_auto_down() {
     let mut w = world(Profile::Kernel, &[]);
