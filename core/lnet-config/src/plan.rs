@@ -82,6 +82,57 @@ impl fmt::Display for Step {
     }
 }
 
+impl Step {
+    /// Whether a node with this configuration (all values known) is already as the step would leave it:
+    /// what it adds is there with the values that it names, or what it deletes is not.
+    pub fn is_done_in(&self, node: &Config) -> bool {
+        let has = State::of(node);
+        let nis = |net: Net| has.nets.iter().find(|(n, _)| *n == net).map_or(&[][..], |n| &n.1);
+        match self {
+            Self::NetAdd(add) => {
+                let NetAdd { net, interfaces, nid, cpts, tunables, lnd } = add.clone();
+                let ni = NiBlock { interfaces, nid, tunables, lnd, cpts };
+                let mut wants = State::default();
+                wants.net(&NetBlock { net, nis: vec![ni], accept_from: None });
+                let is_there = |want: &NiBlock| {
+                    nis(net).iter().any(|have| {
+                        is_same(have, want)
+                            && !net_differs(have, want)
+                            && !ni_differs(have, want)
+                            && !overrides(cpts_of(have), cpts_of(want))
+                    })
+                };
+                wants.nets.iter().flat_map(|(_, nis)| nis).all(is_there)
+            }
+            Self::NetDel(NetDel { net, interfaces, nid: None }) if interfaces.is_empty() => {
+                nis(*net).is_empty()
+            }
+            Self::NetDel(NetDel { net, interfaces, nid }) => !nis(*net).iter().any(|ni| {
+                let named = ni.interfaces.first().is_some_and(|i| interfaces.contains(&i.name));
+                named || (nid.is_some() && ni.nid == *nid)
+            }),
+            Self::PeerAdd(PeerAdd { primary, nids, multi_rail, lock_primary }) => {
+                let (nids, multi_rail, lock_primary) = (nids.clone(), *multi_rail, *lock_primary);
+                let wanted = PeerBlock {
+                    primary: *primary,
+                    nids,
+                    multi_rail,
+                    lock_primary,
+                    secondary_only: false,
+                };
+                has.peers.get(primary) == Some(&PeerState::of(&wanted))
+            }
+            Self::PeerDel(del) => del.nids.is_empty() && !has.peers.contains_key(&del.primary),
+            Self::RouteAdd(route) => {
+                let RouteAdd { net, gateway, .. } = *route;
+                has.routes.get(&RouteDel { net, gateway }) == Some(route)
+            }
+            Self::RouteDel(route) => !has.routes.contains_key(route),
+            _ => false,
+        }
+    }
+}
+
 /// What `import --del` sets tunables back to (I-15); the others stay as they are.
 const RESET: [(&str, i64); 3] = [("numa_range", 0), ("max_interfaces", 0), ("discovery", 1)];
 
@@ -425,35 +476,15 @@ fn diff_net(
     del: &mut Vec<Step>,
     add: &mut Vec<Step>,
 ) {
-    // A wanted NI on the first usable interface is there as soon as the net is.
-    let same = |have: &NiBlock, want: &NiBlock| {
-        is_anywhere(want)
-            || place(have) == place(want)
-            || (want.nid.is_some() && have.nid == want.nid)
-    };
-    let tunables_differ = wants.iter().any(|want| {
-        has.iter().any(|have| {
-            let (a, b) = (&have.tunables, &want.tunables);
-            overrides(a.peer_timeout_s, b.peer_timeout_s)
-                || overrides(a.peer_credits, b.peer_credits)
-                || overrides(a.peer_buffer_credits, b.peer_buffer_credits)
-                || overrides(a.credits, b.credits)
-        })
-    });
+    let tunables_differ = wants.iter().any(|want| has.iter().any(|have| net_differs(have, want)));
     if tunables_differ {
         del.push(Step::NetDel(whole_net(net)));
         add.extend(wants.iter().map(|ni| Step::NetAdd(net_add(net, ni))));
         return;
     }
-    let own_differ = |have: &NiBlock, want: &NiBlock| {
-        overrides(have.lnd.conns_per_peer, want.lnd.conns_per_peer)
-            || overrides(have.lnd.tos, want.lnd.tos)
-            || overrides(have.lnd.peercredits_hiw, want.lnd.peercredits_hiw)
-            || overrides(have.lnd.concurrent_sends, want.lnd.concurrent_sends)
-    };
     for have in has {
-        match wants.iter().find(|want| same(have, want)) {
-            Some(want) if own_differ(have, want) => {
+        match wants.iter().find(|want| is_same(have, want)) {
+            Some(want) if ni_differs(have, want) => {
                 del.push(Step::NetDel(net_del(net, have)));
                 add.push(Step::NetAdd(net_add(net, want)));
             }
@@ -468,10 +499,33 @@ fn diff_net(
         }
     }
     for want in wants {
-        if !has.iter().any(|have| same(have, want)) {
+        if !has.iter().any(|have| is_same(have, want)) {
             add.push(Step::NetAdd(net_add(net, want)));
         }
     }
+}
+
+/// Whether the NI is the wanted one. One that is wanted on the first usable interface is there as soon as
+/// the net is.
+fn is_same(have: &NiBlock, want: &NiBlock) -> bool {
+    is_anywhere(want) || place(have) == place(want) || (want.nid.is_some() && have.nid == want.nid)
+}
+
+/// Whether the tunables of the net are to be others.
+fn net_differs(have: &NiBlock, want: &NiBlock) -> bool {
+    let (a, b) = (&have.tunables, &want.tunables);
+    overrides(a.peer_timeout_s, b.peer_timeout_s)
+        || overrides(a.peer_credits, b.peer_credits)
+        || overrides(a.peer_buffer_credits, b.peer_buffer_credits)
+        || overrides(a.credits, b.credits)
+}
+
+/// Whether the driver's tunables of the NI are to be others.
+fn ni_differs(have: &NiBlock, want: &NiBlock) -> bool {
+    overrides(have.lnd.conns_per_peer, want.lnd.conns_per_peer)
+        || overrides(have.lnd.tos, want.lnd.tos)
+        || overrides(have.lnd.peercredits_hiw, want.lnd.peercredits_hiw)
+        || overrides(have.lnd.concurrent_sends, want.lnd.concurrent_sends)
 }
 
 /// Whether `want` asks for something else than there is.

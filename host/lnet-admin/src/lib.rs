@@ -17,6 +17,7 @@
 //! [`Request`], one of [`Reply`] and, where it helps, a method of [`Client`].
 
 mod access;
+mod block;
 mod client;
 mod descriptor;
 mod driver;

@@ -77,6 +77,8 @@ impl PeerFlags {
     pub const CONFIGURED: u32 = 1 << 3;
     /// Discovery has succeeded, or the list of NIDs is the newest that was received.
     pub const ANSWERED: u32 = 1 << 4 | 1 << 8;
+    /// Its primary NID is locked.
+    pub const PRIMARY_LOCKED: u32 = 1 << 20;
 
     /// Whether the peer reports that it forwards.
     pub const fn is_router(self) -> bool {

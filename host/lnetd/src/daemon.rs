@@ -152,11 +152,8 @@ fn run(options: &mut Options, answers: impl FnOnce()) -> anyhow::Result<()> {
         read: group(&options.group_read)?,
     };
     let server = Server::bind(&path, guard)?;
-    // What was applied of the file, for the difference at a reload.
-    let mut applied = Config::default();
     if let (Some(file), Some(wanted)) = (&options.config, wanted) {
-        applied = wanted;
-        control.configure(&applied).map_err(|e| {
+        control.configure(&wanted).map_err(|e| {
             let why = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();
             anyhow!("configuration {}: {}{why}", file.display(), e.text)
         })?;
@@ -186,12 +183,9 @@ fn run(options: &mut Options, answers: impl FnOnce()) -> anyhow::Result<()> {
         service::reloading();
         match &options.config {
             None => tracing::info!("nothing to reload: there is no --config"),
-            Some(file) => match reload::reload(&control, &applied, file) {
-                Ok((config, steps)) => {
-                    tracing::info!(steps, "reloaded {}", file.display());
-                    applied = config;
-                }
-                Err(why) => tracing::error!("not reloaded, all stays as it was: {why}"),
+            Some(file) => match reload::reload(&control, file) {
+                Ok(steps) => tracing::info!(steps, "reloaded {}", file.display()),
+                Err(why) => tracing::error!("not reloaded: {why}"),
             },
         }
         service::ready();

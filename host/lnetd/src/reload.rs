@@ -19,60 +19,51 @@ pub(crate) fn read(file: &Path) -> Result<Config, String> {
     Config::from_yaml(&text).map_err(|e| refuse(&e))
 }
 
-/// Takes the node from the configuration that was last `applied` to that of the file, which is what
-/// is returned with the number of steps that it took.
+/// Takes the node from the configuration that was last applied to that of the file; returns the number of
+/// steps that it took.
 ///
 /// # Errors
 /// Why it stays as it was; what could not be taken back is named too.
-pub(crate) fn reload(
-    control: &Control,
-    applied: &Config,
-    file: &Path,
-) -> Result<(Config, usize), String> {
-    let wanted = read(file)?;
+pub(crate) fn reload(control: &Control, file: &Path) -> Result<usize, String> {
+    let refuse = |why: &str| format!("configuration {}: {why}", file.display());
+    let wanted = read(file).map_err(|why| format!("{why}; {UNCHANGED}"))?;
+    let applied = control.applied();
     if applied.profile.as_ref().map(|p| &p.1) != wanted.profile.as_ref().map(|p| &p.1) {
-        let file = file.display();
-        return Err(format!("configuration {file}: the profile needs a new start of the daemon"));
+        let why = format!("the profile needs a new start of the daemon; {UNCHANGED}");
+        return Err(refuse(&why));
     }
     if control.tunables_and_node().1.is_none() {
         let count = wanted.add_steps().len();
-        let refuse = |e: AdminError| format!("configuration {}: {}", file.display(), reason(&e));
-        control.configure(&wanted).map_err(refuse)?;
-        return Ok((wanted, count));
+        control.configure(&wanted).map_err(|e| refuse(&format!("{}; {UNCHANGED}", reason(&e))))?;
+        return Ok(count);
     }
-    let steps = diff(applied, &wanted);
+    let steps = diff(&applied, &wanted);
     let count = steps.len();
+    let before = match steps.is_empty() {
+        true => None,
+        false => Some(control.in_force().map_err(|e| refuse(&reason(&e)))?),
+    };
     for step in steps {
-        let what = step.to_string();
-        if let Err(e) = control.answer(Request::from(step)) {
-            let mut why = format!("configuration {}: {what}: {}", file.display(), reason(&e));
-            // Whatever was done is undone; what was not is not there to be undone.
-            for step in diff(&wanted, applied) {
-                if let Err(e) = control.answer(Request::from(step.clone())) {
-                    tracing::debug!("taking back {step:?}: {}", reason(&e));
-                }
-            }
-            if !is_as(control, applied) {
-                why += "; the node is not all as it was before";
-            }
-            return Err(why);
+        let Err(e) = control.answer(Request::from(step.clone())) else { continue };
+        // Another hand has done it.
+        if control.current().is_ok_and(|node| step.is_done_in(&node)) {
+            continue;
         }
+        let why = format!("{step}: {}", reason(&e));
+        let after = match before.as_ref().map(|before| control.take_back(before)) {
+            Some(Err(_)) => "the node is not all as it was before",
+            _ => UNCHANGED,
+        };
+        return Err(refuse(&format!("{why}; {after}")));
     }
-    Ok((wanted, count))
+    control.set_applied(wanted);
+    Ok(count)
 }
+
+/// What follows from a refusal.
+const UNCHANGED: &str = "all stays as it was";
 
 fn reason(e: &AdminError) -> String {
     let detail = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();
     format!("{}{detail}", e.text)
-}
-
-/// Whether every network of a configuration is there.
-fn is_as(control: &Control, config: &Config) -> bool {
-    let nets = config.blocks.iter().filter_map(|(_, block)| match block {
-        lnet_config::Block::Net(net) => Some(net.net),
-        _ => None,
-    });
-    let mut shown =
-        nets.map(|net| control.answer(Request::NetShow { net: Some(net), detail: false }));
-    shown.all(|shown| shown.is_ok())
 }

@@ -332,6 +332,7 @@ mod tests {
         use lnet::PeerFlags as Ours;
         assert_eq!(admin::PeerFlags::ROUTER, Ours::ROUTER_ENABLED.bits());
         assert_eq!(admin::PeerFlags::CONFIGURED, Ours::CONFIGURED.bits());
+        assert_eq!(admin::PeerFlags::PRIMARY_LOCKED, Ours::LOCK_PRIMARY.bits());
         assert_eq!(admin::PeerFlags::ANSWERED, (Ours::DISCOVERED | Ours::NIDS_UPTODATE).bits());
         assert_eq!(admin::HEALTH_MAX, i64::from(lnet::HEALTH_MAX));
     }

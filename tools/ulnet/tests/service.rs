@@ -151,6 +151,44 @@ fn a_reload_applies_what_has_changed_or_nothing() {
     assert!(s.ctl("net show").contains("127.0.0.1@tcp"));
 }
 
+/// What was made by hand is there after a reload that was refused, also what the file named newly.
+#[test]
+fn a_refused_reload_keeps_what_was_made_by_hand_and_all_tunables() {
+    let s = Service::start("refused", &config(1, &["tcp"]), false);
+    s.notified();
+    for words in [
+        "net add --nid 127.0.0.5@tcp5",
+        "route add --net tcp9 --gateway 127.0.0.6@tcp5",
+        "peer add --prim_nid 127.0.0.7@tcp5",
+    ] {
+        s.ctl(words);
+    }
+    let before = s.ctl("export --backup");
+    for made in ["127.0.0.5@tcp5", "net: tcp9", "127.0.0.7@tcp5"] {
+        assert!(before.contains(made), "{made} is not in\n{before}");
+    }
+    let by_nid = "- net type: tcp5\n  local NI(s):\n  - nid: 127.0.0.5@tcp5\n";
+    let more = "  discovery: 0\nbuffers: {tiny: 700}\nnet:\n";
+    let tcp5 = config(7, &["tcp"]).replace("net:\n", more) + by_nid;
+    let bad = tcp5.clone() + "- net type: tcp6\n  interfaces: {0: nosuch0}\n";
+    for refused in [&bad, &config(2, &["tcp", "tcp5", "tcp6"])] {
+        s.reload(&refused.replace("tcp6", "o2ib6"));
+        assert_eq!(s.ctl("export --backup"), before, "after {refused}");
+    }
+    // What is there already is no reason to refuse a file.
+    s.reload(&tcp5);
+    let after = s.ctl("export --backup");
+    assert!(after.contains("retry_count: 7") && after.contains("127.0.0.7@tcp5"), "{after}");
+    // From now on it is the file's.
+    s.reload(&config(7, &["tcp"]));
+    assert!(!s.ctl("net show").contains("tcp5"));
+    // The base of the next reload is what the daemon has configured since.
+    s.ctl("lnet unconfigure");
+    s.ctl("lnet configure");
+    s.reload(&config(7, &["tcp"]));
+    assert!(s.ctl("net show").contains("127.0.0.1@tcp"));
+}
+
 #[test]
 fn the_unit_is_one_that_systemd_understands() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/lnetd.service");

@@ -4,7 +4,7 @@ use std::process;
 use std::time::Duration;
 
 use lnet_admin::{AdminError, Reply, Request, Status, batches, peers_of};
-use lnet_config::Config;
+use lnet_config::{Block, Config};
 use lnet_rt::{Namespace, NodeBuilder};
 use lnet_types::Errno;
 
@@ -107,7 +107,9 @@ impl Control {
 
     /// Starts the node and applies a whole configuration; if a part is refused, nothing stays.
     pub(crate) fn configure(&self, config: &Config) -> Result<(), AdminError> {
-        self.configure_in(config, None)
+        self.configure_in(config, None)?;
+        self.set_applied(config.clone());
+        Ok(())
     }
 
     fn configure_in(
@@ -131,6 +133,7 @@ impl Control {
                 }
             }
         }
+        self.state().applied.blocks = config.blocks.clone();
         Ok(())
     }
 
@@ -142,7 +145,14 @@ impl Control {
 
     /// C-lnet-2, C-lnet-4.
     fn unconfigure(&self, grace: Duration) {
-        let node = self.state().node.take();
+        let node = {
+            let mut state = self.state();
+            // Nothing of the file is in force any more but its tunables (C-lnet-4).
+            state.applied.blocks.retain(|(_, block)| {
+                matches!(block, Block::Settings(_) | Block::Own(_) | Block::Buffers(_))
+            });
+            state.node.take()
+        };
         if let Some(node) = node {
             if let Some(selftest) = &node.selftest {
                 selftest.stop(grace);

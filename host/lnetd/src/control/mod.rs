@@ -2,6 +2,7 @@
 //! errors with the errno and the kernel-side text that `lnetctl` prints. This file holds the state, and
 //! which method answers which request.
 
+mod current;
 mod explain;
 mod export;
 pub(crate) mod fault;
@@ -27,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::lnet::Tunables;
 use anyhow::Context as _;
 use lnet_admin::{AdminError, NiTarget, Reply, Request};
-use lnet_config::{ModuleParameters, Setting};
+use lnet_config::{Config, ModuleParameters, Setting};
 use lnet_rt::{Namespace, NodeHandle, OpError, Stack};
 use lnet_types::{CptTable, Errno, Instant, Nid};
 
@@ -66,6 +67,8 @@ pub(crate) struct State {
     /// Settings of socklnd for interfaces to come.
     pub(crate) sock: nets::SockDefaults,
     node: Option<Running>,
+    /// What of the configuration file is in force, for the difference at a reload.
+    applied: Config,
 }
 
 /// A configured node.
@@ -95,7 +98,8 @@ impl Control {
         let cpus = Cpus::new(options, &parameters).context("CPU partitions")?;
         let sock = nets::SockDefaults::new(options, &parameters);
         let rpc = request_tunables(options.profile(), &parameters.requests)?;
-        let state = Mutex::new(State { tunables, rpc, sock, node: None });
+        let state =
+            Mutex::new(State { tunables, rpc, sock, node: None, applied: Config::default() });
         let recordings = Recordings::default();
         let rotor = AtomicU8::new(params::rotor::DEFAULT);
         Ok(Self {

@@ -3,9 +3,7 @@
 use lnet_admin::{
     LndSnapshot, NetSnapshot, NiDetail, NiSnapshot, RdmaPortSnapshot, RefusedSnapshot,
 };
-use lnet_config::{
-    Interface, LndTunables, NetBlock, NetTunables, NiBlock, O2IB_FIXED, Tree, cpts_text,
-};
+use lnet_config::{O2IB_FIXED, Tree, cpts_text};
 use lnet_types::Net;
 
 use super::traffic::{by_kind, statistics, sums, udsp, usage};
@@ -195,54 +193,13 @@ fn first(cpts: &[u32]) -> &[u32] {
 /// The document of these nets in the form of backups, without loopback (S-net-8); `None` if nothing
 /// is left.
 pub(crate) fn backup(nets: &[NetSnapshot]) -> Option<Tree> {
-    let nets: Vec<Tree> =
-        nets.iter().filter(|n| n.net != Net::LO).map(|n| block(n).tree()).collect();
-    (!nets.is_empty()).then(|| Tree::map([("net", Tree::List(nets))]))
-}
-
-/// What configures this net again.
-fn block(net: &NetSnapshot) -> NetBlock {
-    let ni = |ni: &NiSnapshot| {
-        let name = |name: &String| Interface { name: name.clone(), cpts: None };
-        // An interface alone means its first IPv4 address.
-        let by_address = ni.detail.as_ref().is_some_and(|d| d.more.by_address);
-        let interfaces: Vec<_> = ni.interface.iter().filter(|_| !by_address).map(name).collect();
-        let nid = (ni.nid.is_large() || interfaces.is_empty()).then_some(ni.nid);
-        let Some(detail) = &ni.detail else {
-            return NiBlock { interfaces, nid, ..NiBlock::default() };
-        };
-        let t = &detail.tunables;
-        let count = |value: i32| u32::try_from(value).ok();
-        let lnd = detail.lnd.as_ref().map(|lnd| match *lnd {
-            LndSnapshot::Sock { conns_per_peer, tos, .. } => LndTunables {
-                conns_per_peer: u8::try_from(conns_per_peer).ok(),
-                tos: i16::try_from(tos).ok(),
-                ..LndTunables::default()
-            },
-            LndSnapshot::O2ib {
-                peercredits_hiw, concurrent_sends, conns_per_peer, tos, ..
-            } => LndTunables {
-                conns_per_peer: u8::try_from(conns_per_peer).ok(),
-                tos: i16::try_from(tos).ok(),
-                peercredits_hiw: Some(peercredits_hiw),
-                concurrent_sends: Some(concurrent_sends),
-            },
-        });
-        NiBlock {
-            interfaces,
-            nid,
-            tunables: NetTunables {
-                peer_timeout_s: count(t.peer_timeout_s),
-                peer_credits: count(t.peer_credits),
-                peer_buffer_credits: count(t.peer_buffer_credits),
-                credits: count(t.credits),
-            },
-            lnd: lnd.unwrap_or_default(),
-            cpts: Some(first(&detail.cpts).to_vec()),
-        }
+    let tree = |net: &NetSnapshot| {
+        let mut block = net.block();
+        block.nis.iter_mut().flat_map(|ni| &mut ni.cpts).for_each(|all| all.truncate(CPTS_SHOWN));
+        block.tree()
     };
-    let accept_from = (!net.accept_from.is_empty()).then(|| net.accept_from.clone());
-    NetBlock { net: net.net, nis: net.nis.iter().map(ni).collect(), accept_from }
+    let nets: Vec<Tree> = nets.iter().filter(|n| n.net != Net::LO).map(tree).collect();
+    (!nets.is_empty()).then(|| Tree::map([("net", Tree::List(nets))]))
 }
 
 #[cfg(test)]

@@ -1,13 +1,10 @@
 //! `peer show` and `peer list` (S-peer-1 to S-peer-4, C-peer-7).
 
 use lnet_admin::{PeerNiDetail, PeerNiSnapshot, PeerNiState, PeerSnapshot};
-use lnet_config::{PeerBlock, Tree};
+use lnet_config::Tree;
 
 use super::traffic::{by_kind, statistics, sums, udsp, usage};
 use super::{OURS, Rows, numbers};
-
-/// The bit of `peer state` of a peer whose primary NID is locked (S-peer-3).
-const PRIMARY_LOCKED: u32 = 1 << 20;
 
 /// The document of these peers at a level of verbosity; `None` without peers.
 pub(crate) fn tree(peers: &[PeerSnapshot], level: i64) -> Option<Tree> {
@@ -88,13 +85,7 @@ fn details(rows: &mut Rows, detail: &PeerNiDetail, level: i64) {
 
 /// The document of these peers in the form of backups (S-peer-4).
 pub(crate) fn backup(peers: &[PeerSnapshot]) -> Option<Tree> {
-    let block = |peer: &PeerSnapshot| {
-        let nids = peer.nis.iter().map(|ni| ni.nid).filter(|nid| *nid != peer.primary).collect();
-        let PeerSnapshot { primary, multi_rail, .. } = *peer;
-        let lock_primary = peer.state & PRIMARY_LOCKED != 0;
-        PeerBlock { primary, nids, multi_rail, lock_primary, secondary_only: false }.tree()
-    };
-    document("peer", peers.iter().map(block).collect())
+    document("peer", peers.iter().map(|peer| peer.block().tree()).collect())
 }
 
 /// Primary NIDs alone.
