@@ -47,6 +47,6 @@ pub use model::{
 };
 pub use nids::{NID_LIST_MAX, NidListError, parse_nid_list};
 pub use number::parse_number;
-pub use plan::{LIMITS, Step, diff};
+pub use plan::{LIMITS, Step, diff, diff_of_files};
 pub use suggest::{near_net, near_nids, nearest, not_a_net, not_a_nid, not_nids};
 pub use words::{parse_setting, setting_text};

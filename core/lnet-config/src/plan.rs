@@ -97,9 +97,9 @@ impl Step {
                 let is_there = |want: &NiBlock| {
                     nis(net).iter().any(|have| {
                         is_same(have, want)
-                            && !net_differs(have, want)
-                            && !ni_differs(have, want)
-                            && !overrides(cpts_of(have), cpts_of(want))
+                            && !Unnamed::Stays.net_differs(have, want)
+                            && !Unnamed::Stays.ni_differs(have, want)
+                            && !Unnamed::Stays.cpts_differ(have, want)
                     })
                 };
                 wants.nets.iter().flat_map(|(_, nis)| nis).all(is_there)
@@ -141,6 +141,21 @@ const RESET: [(&str, i64); 3] = [("numa_range", 0), ("max_interfaces", 0), ("dis
 pub const LIMITS: [(&str, i64); 2] = [("max_interfaces", 4096), ("peers_max", 1 << 18)];
 
 impl Config {
+    /// This configuration, with the `default` of each tunable that `applied` names and this does not.
+    #[must_use]
+    pub fn with_defaults_of(&self, applied: &Self, default: impl Fn(&str) -> Option<i64>) -> Self {
+        let (has, wants) = (State::of(applied), State::of(self));
+        let gone = has.settings.keys().filter(|name| !wants.settings.contains_key(*name));
+        let back: Vec<_> =
+            gone.filter_map(|name| Some(Setting::new(*name, default(name)?))).collect();
+        let mut whole = self.clone();
+        if !back.is_empty() {
+            // First: what the file sets must agree with them.
+            whole.blocks.insert(0, (Pos::default(), Block::Settings(back)));
+        }
+        whole
+    }
+
     /// The steps that create what the blocks name, in their order.
     pub fn add_steps(&self) -> Vec<Step> {
         self.add_steps_placed().into_iter().map(|(_, step)| step).collect()
@@ -274,12 +289,62 @@ impl Block {
 /// its peers along, and a peer that is a gateway can't change: such routes and peers are removed before
 /// and made anew after it, although nothing about them differs.
 pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
+    steps_between(current, wanted, Unnamed::Stays)
+}
+
+/// The steps from `applied` to `wanted`, two texts for the same node: as [`diff`], but values that
+/// `wanted` does not name get their defaults, as after a new start. Tunables are its exception:
+/// [`Config::with_defaults_of`] names them.
+pub fn diff_of_files(applied: &Config, wanted: &Config) -> Vec<Step> {
+    steps_between(applied, wanted, Unnamed::GetsDefault)
+}
+
+/// What happens to a value that the wanted configuration does not name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unnamed {
+    /// It stays as it is.
+    Stays,
+    /// It gets its default.
+    GetsDefault,
+}
+
+impl Unnamed {
+    /// Whether `want` asks for something else than there is.
+    fn overrides<T: PartialEq>(self, have: Option<T>, want: Option<T>) -> bool {
+        (want.is_some() || self == Self::GetsDefault) && have != want
+    }
+
+    /// Whether the tunables of the net are to be others.
+    fn net_differs(self, have: &NiBlock, want: &NiBlock) -> bool {
+        let (a, b) = (&have.tunables, &want.tunables);
+        self.overrides(a.peer_timeout_s, b.peer_timeout_s)
+            || self.overrides(a.peer_credits, b.peer_credits)
+            || self.overrides(a.peer_buffer_credits, b.peer_buffer_credits)
+            || self.overrides(a.credits, b.credits)
+    }
+
+    /// Whether the driver's tunables of the NI are to be others.
+    fn ni_differs(self, have: &NiBlock, want: &NiBlock) -> bool {
+        let (a, b) = (&have.lnd, &want.lnd);
+        self.overrides(a.conns_per_peer, b.conns_per_peer)
+            || self.overrides(a.tos, b.tos)
+            || self.overrides(a.peercredits_hiw, b.peercredits_hiw)
+            || self.overrides(a.concurrent_sends, b.concurrent_sends)
+    }
+
+    /// Whether the NI is to be tied to other CPTs.
+    fn cpts_differ(self, have: &NiBlock, want: &NiBlock) -> bool {
+        self.overrides(cpts_of(have), cpts_of(want))
+    }
+}
+
+fn steps_between(current: &Config, wanted: &Config, unnamed: Unnamed) -> Vec<Step> {
     let (has, wants) = (State::of(current), State::of(wanted));
     let (mut del, mut add) = (Vec::new(), Vec::new());
     for (net, nis) in &has.nets {
         match wants.nets.iter().find(|(n, _)| n == net) {
             None => del.push(Step::NetDel(whole_net(*net))),
-            Some((_, wanted)) => diff_net(*net, nis, wanted, &mut del, &mut add),
+            Some((_, wanted)) => diff_net((*net, nis, wanted), unnamed, &mut del, &mut add),
         }
     }
     for (net, nis) in &wants.nets {
@@ -305,7 +370,11 @@ pub fn diff(current: &Config, wanted: &Config) -> Vec<Step> {
     let routes_del: Vec<Step> = go.map(|key| Step::RouteDel(*key)).collect();
     let come = wants.routes.iter().filter(|(key, _)| !stays(key));
     let routes_add: Vec<Step> = come.map(|(_, route)| Step::RouteAdd(*route)).collect();
-    let routing = wants.routing.filter(|on| *on != has.routing.unwrap_or(false)).map(Step::Routing);
+    let routing = match unnamed {
+        Unnamed::Stays => wants.routing,
+        Unnamed::GetsDefault => Some(wants.routing.unwrap_or(false)),
+    };
+    let routing = routing.filter(|on| *on != has.routing.unwrap_or(false)).map(Step::Routing);
     let mut rules = Vec::new();
     if has.rules != wants.rules {
         if !has.rules.is_empty() {
@@ -470,13 +539,20 @@ impl<'a> State<'a> {
 }
 
 fn diff_net(
-    net: Net,
-    has: &[NiBlock],
-    wants: &[NiBlock],
+    (net, has, wants): (Net, &[NiBlock], &[NiBlock]),
+    unnamed: Unnamed,
     del: &mut Vec<Step>,
     add: &mut Vec<Step>,
 ) {
-    let tunables_differ = wants.iter().any(|want| has.iter().any(|have| net_differs(have, want)));
+    let tunables_differ = match unnamed {
+        Unnamed::Stays => {
+            wants.iter().any(|want| has.iter().any(|have| unnamed.net_differs(have, want)))
+        }
+        // The first one has said it for all.
+        Unnamed::GetsDefault => {
+            has.first().zip(wants.first()).is_some_and(|(a, b)| unnamed.net_differs(a, b))
+        }
+    };
     if tunables_differ {
         del.push(Step::NetDel(whole_net(net)));
         add.extend(wants.iter().map(|ni| Step::NetAdd(net_add(net, ni))));
@@ -484,12 +560,12 @@ fn diff_net(
     }
     for have in has {
         match wants.iter().find(|want| is_same(have, want)) {
-            Some(want) if ni_differs(have, want) => {
+            Some(want) if unnamed.ni_differs(have, want) => {
                 del.push(Step::NetDel(net_del(net, have)));
                 add.push(Step::NetAdd(net_add(net, want)));
             }
             // The one thing that can change while it works.
-            Some(want) if overrides(cpts_of(have), cpts_of(want)) => {
+            Some(want) if unnamed.cpts_differ(have, want) => {
                 let NetDel { net, interfaces, nid } = net_del(net, have);
                 let cpts = cpts_of(want).cloned();
                 add.push(Step::NetCpts(NetCpts { net, interfaces, nid, cpts }));
@@ -509,28 +585,6 @@ fn diff_net(
 /// the net is.
 fn is_same(have: &NiBlock, want: &NiBlock) -> bool {
     is_anywhere(want) || place(have) == place(want) || (want.nid.is_some() && have.nid == want.nid)
-}
-
-/// Whether the tunables of the net are to be others.
-fn net_differs(have: &NiBlock, want: &NiBlock) -> bool {
-    let (a, b) = (&have.tunables, &want.tunables);
-    overrides(a.peer_timeout_s, b.peer_timeout_s)
-        || overrides(a.peer_credits, b.peer_credits)
-        || overrides(a.peer_buffer_credits, b.peer_buffer_credits)
-        || overrides(a.credits, b.credits)
-}
-
-/// Whether the driver's tunables of the NI are to be others.
-fn ni_differs(have: &NiBlock, want: &NiBlock) -> bool {
-    overrides(have.lnd.conns_per_peer, want.lnd.conns_per_peer)
-        || overrides(have.lnd.tos, want.lnd.tos)
-        || overrides(have.lnd.peercredits_hiw, want.lnd.peercredits_hiw)
-        || overrides(have.lnd.concurrent_sends, want.lnd.concurrent_sends)
-}
-
-/// Whether `want` asks for something else than there is.
-fn overrides<T: PartialEq>(have: Option<T>, want: Option<T>) -> bool {
-    want.is_some() && have != want
 }
 
 fn is_anywhere(ni: &NiBlock) -> bool {

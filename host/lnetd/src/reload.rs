@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use lnet_admin::{AdminError, Request};
-use lnet_config::{Config, diff};
+use lnet_config::{Block, Config, NetRules, diff_of_files};
 
 use crate::control::Control;
 
@@ -32,12 +32,18 @@ pub(crate) fn reload(control: &Control, file: &Path) -> Result<usize, String> {
         let why = format!("the profile needs a new start of the daemon; {UNCHANGED}");
         return Err(refuse(&why));
     }
+    let whole = wanted.with_defaults_of(&applied, |name| control.initial(name));
     if control.tunables_and_node().1.is_none() {
-        let count = wanted.add_steps().len();
-        control.configure(&wanted).map_err(|e| refuse(&format!("{}; {UNCHANGED}", reason(&e))))?;
+        let count = whole.add_steps().len();
+        control.configure(&whole).map_err(|e| refuse(&format!("{}; {UNCHANGED}", reason(&e))))?;
+        control.set_applied(wanted);
         return Ok(count);
     }
-    let steps = diff(&applied, &wanted);
+    if net_rules(&applied).ne(net_rules(&wanted)) {
+        let why = format!("a change of ip2nets needs a new start of the daemon; {UNCHANGED}");
+        return Err(refuse(&why));
+    }
+    let steps = diff_of_files(&applied, &whole);
     let count = steps.len();
     let before = match steps.is_empty() {
         true => None,
@@ -62,6 +68,14 @@ pub(crate) fn reload(control: &Control, file: &Path) -> Result<usize, String> {
 
 /// What follows from a refusal.
 const UNCHANGED: &str = "all stays as it was";
+
+/// The blocks that choose nets by the addresses of the machine.
+fn net_rules(config: &Config) -> impl Iterator<Item = &NetRules> {
+    config.blocks.iter().filter_map(|(_, block)| match block {
+        Block::NetRules(rules) => Some(rules),
+        _ => None,
+    })
+}
 
 fn reason(e: &AdminError) -> String {
     let detail = e.detail.as_deref().map(|d| format!(": {d}")).unwrap_or_default();

@@ -190,6 +190,33 @@ fn a_refused_reload_keeps_what_was_made_by_hand_and_all_tunables() {
 }
 
 #[test]
+fn a_reload_of_a_shorter_file_ends_as_a_new_start_with_it() {
+    let bare = config(5, &["tcp"]);
+    let extra = "ulnet: {health_range: 50}\nrouting: {enable: 1}\nbuffers: {tiny: 700}\n\
+                 peer:\n- primary nid: 127.0.0.7@tcp\n";
+    let tuned = bare
+        .replace("  - interfaces:", "  - tunables: {peer_credits: 16}\n    interfaces:")
+        .replace("global:\n", "global:\n  transaction_timeout: 60\n  discovery: 0\n")
+        + extra;
+    let s = Service::start("shorter", &tuned, false);
+    s.notified();
+    let before = s.ctl("export --backup");
+    for value in ["peer_credits: 16", "health_range: 50", "tiny: 700", "127.0.0.7@tcp"] {
+        assert!(before.contains(value), "{value} is not in\n{before}");
+    }
+    s.reload(&bare);
+    let fresh = Service::start("fresh", &bare, false);
+    fresh.notified();
+    let log = fs::read_to_string(s.dir.join("log")).unwrap();
+    assert_eq!(s.ctl("export --backup"), fresh.ctl("export --backup"), "{log}");
+    // Rules by addresses are not compared with the node: a change of them is refused by name.
+    let rules = bare.clone() + "ip2nets:\n- net-spec: tcp7\n  ip-range:\n    0: 127.0.0.*\n";
+    s.reload(&rules);
+    let log = fs::read_to_string(s.dir.join("log")).unwrap();
+    assert!(log.contains("a change of ip2nets needs a new start of the daemon"), "{log}");
+}
+
+#[test]
 fn the_unit_is_one_that_systemd_understands() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/lnetd.service");
     let text = fs::read_to_string(unit).unwrap();

@@ -291,6 +291,42 @@ fn accept_lists_are_set_before_their_net_is_added_and_removed_after_it() {
     assert!(Config::from_yaml("net: [{net type: tcp, accept from: []}]").is_err());
 }
 
+#[test]
+fn what_a_file_no_longer_names_gets_its_default_between_two_files_alone() {
+    let full = "
+net:
+  - net type: tcp
+    local NI(s):
+      - {interfaces: {0: a}, tunables: {peer_credits: 16}, CPT: '[0]'}
+      - {interfaces: {0: b}, lnd tunables: {tos: 8}}
+global: {retry_count: 5, discovery: 0}
+ulnet: {health_range: 50}
+routing: {enable: 1}
+buffers: {tiny: 512}
+";
+    let full = config(full);
+    let bare = config("net: [{net type: tcp, interfaces: [a, b]}]\nretry_count: 5\n");
+    let default = |name: &str| Some(i64::from(name == "discovery"));
+    let between =
+        |a: &Config, b: &Config| short(&diff_of_files(a, &b.with_defaults_of(a, default)));
+    assert_eq!(
+        between(&full, &bare),
+        [
+            "-net tcp",
+            "discovery=1+health_range=0+tiny_buffers=0",
+            "+net tcp a",
+            "+net tcp b",
+            "routing false"
+        ]
+    );
+    assert_eq!(diff(&full, &bare), []);
+    assert_eq!(between(&full, &full), [] as [&str; 0]);
+    let others = full.to_yaml().replace("tos: 8", "tos: -1").replace("CPT: \"[0]\"", "");
+    assert_eq!(between(&full, &config(&others)), ["-net tcp b", "cpts tcp a None", "+net tcp b"]);
+    let untied = full.to_yaml().replace("CPT: \"[0]\"", "").replace("tos: 8", "conns_per_peer: 2");
+    assert_eq!(between(&full, &config(&untied)).len(), 3);
+}
+
 /// I-21.
 #[test]
 fn yaml_blocks_keep_their_seq_no() {

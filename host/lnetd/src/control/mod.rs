@@ -88,13 +88,11 @@ impl Control {
     /// With what module parameters say; a tunable that cannot be, and partitions that the machine
     /// cannot have, are refused.
     pub(crate) fn new(options: &Options, parameters: ModuleParameters) -> anyhow::Result<Self> {
-        let mut tunables = Tunables::new(options.profile());
-        let settings: Vec<(&str, i64)> =
-            parameters.settings.iter().map(|s| (s.name.as_str(), s.value)).collect();
-        tunables.set_all(&settings).with_context(|| match &options.modprobe {
-            Some(file) => format!("module parameters {}", file.display()),
-            None => "module parameters".to_owned(),
-        })?;
+        let tunables =
+            initial_tunables(options, &parameters).with_context(|| match &options.modprobe {
+                Some(file) => format!("module parameters {}", file.display()),
+                None => "module parameters".to_owned(),
+            })?;
         let cpus = Cpus::new(options, &parameters).context("CPU partitions")?;
         let sock = nets::SockDefaults::new(options, &parameters);
         let rpc = request_tunables(options.profile(), &parameters.requests)?;
@@ -267,6 +265,12 @@ impl Control {
         (state.tunables.clone(), state.node.as_ref().map(|n| n.handle.clone()))
     }
 
+    /// The value that a tunable had when the daemon was started.
+    pub(crate) fn initial(&self, name: &str) -> Option<i64> {
+        // They were accepted at the start.
+        initial_tunables(&self.options, &self.parameters).ok()?.value(name)
+    }
+
     /// The TCP driver's own time limit, seconds; 0 follows the node's.
     pub(crate) fn sock_timeout(&self) -> u32 {
         self.state().sock.timeout_s
@@ -318,7 +322,18 @@ fn incarnation() -> u64 {
     lnet_types::Prng::new(nanos ^ u64::from(process::id()).rotate_right(16)).next_u64().max(1)
 }
 
-/// There is no node.
+/// The tunables of a node for which no configuration and no command has said anything.
+fn initial_tunables(
+    options: &Options,
+    parameters: &ModuleParameters,
+) -> Result<Tunables, ::lnet::TunableError> {
+    let mut tunables = Tunables::new(options.profile());
+    let settings: Vec<(&str, i64)> =
+        parameters.settings.iter().map(|s| (s.name.as_str(), s.value)).collect();
+    tunables.set_all(&settings)?;
+    Ok(tunables)
+}
+
 /// The request layer's tunables of a profile, with what module parameters say.
 fn request_tunables(
     profile: ::lnet::Profile,
@@ -340,6 +355,7 @@ fn request_tunables(
     lustre_rt::Tunables::of(profile).with_all(&rows).context("module parameters")
 }
 
+/// There is no node.
 fn off(errno: Errno) -> AdminError {
     AdminError::errno(errno).because(NOT_CONFIGURED)
 }
