@@ -439,7 +439,8 @@ impl PeerSteps {
         };
         for (primary, peer) in has.peers.iter().filter(|(primary, _)| !stays(primary)) {
             steps.touched.extend(all_nids(*primary, peer));
-            steps.del.push(Step::PeerDel(peer_del(*primary)));
+            // The configuration decides, also about a peer whose primary NID is locked (O-37).
+            steps.del.push(Step::PeerDel(PeerDel { force: true, ..peer_del(*primary) }));
         }
         for (primary, peer) in wants.peers.iter().filter(|(primary, _)| !stays(primary)) {
             steps.touched.extend(all_nids(*primary, peer));

@@ -326,6 +326,22 @@ fn a_node_becomes_equal_to_a_file_by_the_smallest_change_or_stays_as_it_is() {
     assert!(err.contains("did you mean 'retry_count'?"), "{err}");
 }
 
+#[test]
+fn a_locked_peer_that_the_file_does_not_name_goes() {
+    let dir = Dir::new("sync-locked");
+    let node = Daemon::start(&dir, "a", "default", None).unwrap();
+    node.says(&["lnet", "configure"]);
+    node.says(&["net", "add", "--nid", "127.0.0.3@tcp"]);
+    let file = dir.file("want.yaml");
+    fs::write(&file, node.backup()).unwrap();
+    let words = ["peer", "add", "--prim_nid", "127.0.9.9@tcp", "--nid", "127.0.9.8@tcp"];
+    node.says(&[&words[..], &["--lock_prim"]].concat());
+    let sync = || node.says(&["import", "--sync", file.to_str().unwrap()]);
+    assert_eq!(sync(), "peer del 127.0.9.9@tcp\n");
+    assert_eq!(sync(), "no change\n");
+    assert!(!node.says(&["peer", "show"]).contains("127.0.9.9@tcp"));
+}
+
 /// What each of the files names cannot be: the same words and the same status, whether or not a change
 /// was to be made, and nothing has changed.
 #[test]

@@ -193,7 +193,7 @@ fn a_refused_reload_keeps_what_was_made_by_hand_and_all_tunables() {
 fn a_reload_of_a_shorter_file_ends_as_a_new_start_with_it() {
     let bare = config(5, &["tcp"]);
     let extra = "ulnet: {health_range: 50}\nrouting: {enable: 1}\nbuffers: {tiny: 700}\n\
-                 peer:\n- primary nid: 127.0.0.7@tcp\n";
+                 peer:\n- primary nid: 127.0.0.7@tcp\n  lock_prim: true\n";
     let tuned = bare
         .replace("  - interfaces:", "  - tunables: {peer_credits: 16}\n    interfaces:")
         .replace("global:\n", "global:\n  transaction_timeout: 60\n  discovery: 0\n")
