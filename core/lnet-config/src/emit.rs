@@ -44,6 +44,12 @@ impl Tree {
         Self::Plain(value.to_string())
     }
 
+    /// A text, in quotes where it would be read as something else: `*@tcp` is an alias of YAML.
+    pub fn text(value: impl ToString) -> Self {
+        let text = value.to_string();
+        if is_plain(&text) { Self::Plain(text) } else { Self::Quoted(text) }
+    }
+
     /// The text of this tree, which must be a map to make a document.
     pub fn render(&self, style: Style) -> String {
         let mut out = String::new();

@@ -261,7 +261,7 @@ impl UdspRule {
         let mut entries = Vec::new();
         entries.extend(index.map(|index| ("idx", Tree::plain(index))));
         for (key, pattern) in [("src", &self.src), ("dst", &self.dst), ("rte", &self.rte)] {
-            entries.extend(pattern.as_ref().map(|pattern| (key, Tree::plain(pattern))));
+            entries.extend(pattern.as_ref().map(|pattern| (key, Tree::text(pattern))));
         }
         let mut action = Vec::new();
         action.extend(self.priority.map(|n| ("priority", Tree::plain(n))));

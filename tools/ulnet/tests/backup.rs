@@ -165,7 +165,11 @@ fn command(random: &mut Prng) -> Vec<String> {
                 "--src tcp --dst tcp1 --priority 1",
                 "--dst tcp2 --rte 127.1.0.1@tcp",
                 "--src 127.0.*.1@tcp1 --dst tcp1",
-            ][n(5) as usize];
+                "--dst *@tcp --priority 2",
+                "--src [10-20].0.0.*@tcp",
+                "--dst *@o2ib --priority 3",
+                "--dst [1-4]@gni1",
+            ][n(9) as usize];
             let index = if n(2) == 0 { "--idx 0" } else { "" };
             format!("udsp add {rule} {index}")
         }

@@ -467,3 +467,32 @@ fn an_export_that_describes_a_node_keeps_nids_and_says_what_it_passes_over() {
     let (_, passed) = Config::from_export(&tcp).unwrap();
     assert_eq!(passed[0].1, PassedOver::ForeignTunable("peercredits_hiw".to_owned()));
 }
+
+#[test]
+fn patterns_of_selection_rules_come_back_from_their_export() {
+    for pattern in [
+        "tcp",
+        "*",
+        "*@tcp",
+        "*@o2ib",
+        "tcp[1-3]",
+        "10.0.0.*@tcp",
+        "[10-20].0.0.[0-255]@tcp",
+        "[1-4]@gni1",
+        "10.0.0.0/16@tcp1",
+        "fd00::/64@tcp",
+        "::1@tcp",
+    ] {
+        let rule = UdspRule {
+            src: Some(pattern.to_owned()),
+            dst: Some(pattern.to_owned()),
+            rte: Some(pattern.to_owned()),
+            ..UdspRule::default()
+        };
+        let add = UdspAdd { rule, index: None };
+        let block = (Pos::default(), Block::Udsp(add.clone()));
+        let config = Config { blocks: vec![block], ..Config::default() };
+        let yaml = config.to_yaml();
+        assert_eq!(read(&yaml).add_steps(), [crate::Step::UdspAdd(add)], "{yaml}");
+    }
+}
