@@ -96,7 +96,7 @@ impl Step {
                 wants.net(&NetBlock { net, nis: vec![ni], accept_from: None });
                 let is_there = |want: &NiBlock| {
                     nis(net).iter().any(|have| {
-                        is_same(have, want)
+                        Unnamed::Stays.is_same(have, want)
                             && !Unnamed::Stays.net_differs(have, want)
                             && !Unnamed::Stays.ni_differs(have, want)
                             && !Unnamed::Stays.cpts_differ(have, want)
@@ -312,6 +312,20 @@ impl Unnamed {
     /// Whether `want` asks for something else than there is.
     fn overrides<T: PartialEq>(self, have: Option<T>, want: Option<T>) -> bool {
         (want.is_some() || self == Self::GetsDefault) && have != want
+    }
+
+    /// Whether the NI is the wanted one: it has the NID that is named, else it is on the interface. One
+    /// that is wanted on the first usable interface is there as soon as the net is.
+    fn is_same(self, have: &NiBlock, want: &NiBlock) -> bool {
+        match want.nid {
+            Some(nid) => have.nid == Some(nid),
+            None if want.interfaces.is_empty() => true,
+            // Between two texts, a NID that is no longer named leaves the choice to the node.
+            None => {
+                let is_named_alike = self == Self::Stays || have.nid.is_none();
+                is_named_alike && interface(have) == interface(want)
+            }
+        }
     }
 
     /// Whether the tunables of the net are to be others.
@@ -560,7 +574,7 @@ fn diff_net(
         return;
     }
     for have in has {
-        match wants.iter().find(|want| is_same(have, want)) {
+        match wants.iter().find(|want| unnamed.is_same(have, want)) {
             Some(want) if unnamed.ni_differs(have, want) => {
                 del.push(Step::NetDel(net_del(net, have)));
                 add.push(Step::NetAdd(net_add(net, want)));
@@ -576,24 +590,15 @@ fn diff_net(
         }
     }
     for want in wants {
-        if !has.iter().any(|have| is_same(have, want)) {
+        if !has.iter().any(|have| unnamed.is_same(have, want)) {
             add.push(Step::NetAdd(net_add(net, want)));
         }
     }
 }
 
-/// Whether the NI is the wanted one. One that is wanted on the first usable interface is there as soon as
-/// the net is.
-fn is_same(have: &NiBlock, want: &NiBlock) -> bool {
-    is_anywhere(want) || place(have) == place(want) || (want.nid.is_some() && have.nid == want.nid)
-}
-
-fn is_anywhere(ni: &NiBlock) -> bool {
-    ni.interfaces.is_empty() && ni.nid.is_none()
-}
-
-fn place(ni: &NiBlock) -> (Option<&str>, Option<Nid>) {
-    (ni.interfaces.first().map(|i| i.name.as_str()), ni.nid.filter(|_| ni.interfaces.is_empty()))
+/// The interface that the NI is named by.
+fn interface(ni: &NiBlock) -> Option<&str> {
+    ni.interfaces.first().map(|i| i.name.as_str())
 }
 
 fn cpts_of(ni: &NiBlock) -> Option<&Vec<u32>> {

@@ -6,15 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use lnet_admin::{GlobalSnapshot, Request, batches};
+use lnet_admin::{ClientError, GlobalSnapshot, Reply, Request, batches};
 use lnet_config::yaml::Pos;
-use lnet_config::{BUFFER_KEYS, Block, Config, PeerBlock, Setting, Step, Style, Tree, diff};
-use lnet_types::{Errno, Nid};
+use lnet_config::{
+    BUFFER_KEYS, Block, Config, NetBlock, PeerBlock, Setting, Step, Style, Tree, diff,
+};
+use lnet_types::{Errno, Net, Nid};
 
 use super::configuration::{self, What};
 use super::{global, routing, trial};
 use crate::Session;
 use crate::report::{INVALID, Place};
+use crate::show;
 
 /// What an empty file would mean is never what its author meant.
 const EMPTY: &str = "an empty file: expected the configuration that is to be";
@@ -121,6 +124,12 @@ fn live(session: &mut Session<'_>, tunables: &GlobalSnapshot) -> Result<Config, 
         true => exported(session, What::Configured)?,
         false => Config::default(),
     };
+    if tunables.configured {
+        // An export has no NID beside an interface that stands for it; the file may name another.
+        let nets = nets(session)?;
+        config.blocks.retain(|(_, block)| !matches!(block, Block::Net(_)));
+        config.blocks.extend(nets.into_iter().map(|net| (Pos::default(), Block::Net(net))));
+    }
     let is_buffer = |name: &str| BUFFER_KEYS.iter().any(|(_, buffer)| *buffer == name);
     let settings = tunables.tunables.iter().filter(|s| !is_buffer(&s.name)).cloned().collect();
     config.blocks.push((Pos::default(), Block::Settings(settings)));
@@ -132,6 +141,19 @@ fn live(session: &mut Session<'_>, tunables: &GlobalSnapshot) -> Result<Config, 
         config.blocks.push((Pos::default(), Block::Buffers(buffers.collect())));
     }
     Ok(config)
+}
+
+/// The nets with the NIDs of all NIs.
+fn nets(session: &mut Session<'_>) -> Result<Vec<NetBlock>, i32> {
+    let place = Place::library("show", "net");
+    match session.ask(&Request::NetShow { net: None, detail: true }) {
+        Ok(Reply::Nets(nets)) => {
+            let nets = nets.iter().filter(|net| net.net != Net::LO);
+            Ok(nets.map(|net| show::net::abridged(net.block_with_nids())).collect())
+        }
+        Ok(_) => Err(session.failed(place, &ClientError::Unexpected, |r| r.text.clone(), None)),
+        Err(e) => Err(session.failed(place, &e, |r| r.text.clone(), Some(INVALID))),
+    }
 }
 
 /// The peers that the file wants and that are not configured, although the node has them as they should be.

@@ -3,7 +3,7 @@
 use lnet_admin::{
     LndSnapshot, NetSnapshot, NiDetail, NiSnapshot, RdmaPortSnapshot, RefusedSnapshot,
 };
-use lnet_config::{O2IB_FIXED, Tree, cpts_text};
+use lnet_config::{NetBlock, O2IB_FIXED, Tree, cpts_text};
 use lnet_types::Net;
 
 use super::traffic::{by_kind, statistics, sums, udsp, usage};
@@ -190,15 +190,17 @@ fn first(cpts: &[u32]) -> &[u32] {
     cpts.get(..CPTS_SHOWN).unwrap_or(cpts)
 }
 
+/// The block with no more CPTs than are printed.
+pub(crate) fn abridged(mut block: NetBlock) -> NetBlock {
+    block.nis.iter_mut().flat_map(|ni| &mut ni.cpts).for_each(|cpts| cpts.truncate(CPTS_SHOWN));
+    block
+}
+
 /// The document of these nets in the form of backups, without loopback (S-net-8); `None` if nothing
 /// is left.
 pub(crate) fn backup(nets: &[NetSnapshot]) -> Option<Tree> {
-    let tree = |net: &NetSnapshot| {
-        let mut block = net.block();
-        block.nis.iter_mut().flat_map(|ni| &mut ni.cpts).for_each(|all| all.truncate(CPTS_SHOWN));
-        block.tree()
-    };
-    let nets: Vec<Tree> = nets.iter().filter(|n| n.net != Net::LO).map(tree).collect();
+    let nets: Vec<Tree> =
+        nets.iter().filter(|n| n.net != Net::LO).map(|net| abridged(net.block()).tree()).collect();
     (!nets.is_empty()).then(|| Tree::map([("net", Tree::List(nets))]))
 }
 
