@@ -22,6 +22,7 @@ mod model;
 mod nids;
 mod number;
 mod plan;
+mod settled;
 mod suggest;
 pub mod text;
 mod words;
@@ -48,5 +49,8 @@ pub use model::{
 pub use nids::{NID_LIST_MAX, NidListError, parse_nid_list};
 pub use number::parse_number;
 pub use plan::{LIMITS, Step, diff, diff_of_files};
+pub use settled::{
+    o2ib_concurrent_sends, o2ib_depth, o2ib_peercredits_hiw, settled_pattern, settled_tunable,
+};
 pub use suggest::{near_net, near_nids, nearest, not_a_net, not_a_nid, not_nids};
 pub use words::{parse_setting, setting_text};

@@ -10,7 +10,7 @@ use crate::config::{Block, Config, NetBlock, NiBlock, PeerBlock};
 use crate::yaml::Pos;
 use crate::{
     BUFFER_KEYS, NetAdd, NetCpts, NetDel, NetRules, PeerAdd, PeerDel, RouteAdd, RouteDel, Setting,
-    UdspAdd, UdspDel, UdspRule,
+    UdspAdd, UdspDel, UdspRule, settled_pattern, settled_tunable,
 };
 
 /// One change of a node. Steps are applied in order; the first that fails ends an import (I-18).
@@ -97,8 +97,8 @@ impl Step {
                 let is_there = |want: &NiBlock| {
                     nis(net).iter().any(|have| {
                         Unnamed::Stays.is_same(have, want)
-                            && !Unnamed::Stays.net_differs(have, want)
-                            && !Unnamed::Stays.ni_differs(have, want)
+                            && !Unnamed::Stays.net_differs(net, have, want)
+                            && !Unnamed::Stays.ni_differs(net, have, want)
                             && !Unnamed::Stays.cpts_differ(have, want)
                     })
                 };
@@ -280,7 +280,7 @@ impl Block {
 /// routes that `wanted` does not have are deleted. Tunables that it does not name, values that it
 /// leaves to the default, and forwarding if it does not mention it, stay. Rules of the selection
 /// policy are made anew if anything about them differs, since their order counts; their patterns
-/// are compared as texts. No steps: nothing to do.
+/// are compared as nodes write them, and values by what nodes make of them. No steps: nothing to do.
 ///
 /// Nets that rules choose by address are not compared: they are no part of what a node exports.
 ///
@@ -314,6 +314,16 @@ impl Unnamed {
         (want.is_some() || self == Self::GetsDefault) && have != want
     }
 
+    /// Whether a tunable is to be set.
+    fn sets(self, name: &str, have: Option<i64>, want: i64) -> bool {
+        match self {
+            Self::Stays => settled_tunable(name, want).is_some_and(|want| {
+                have.and_then(|have| settled_tunable(name, have)) != Some(want)
+            }),
+            Self::GetsDefault => have != Some(want),
+        }
+    }
+
     /// Whether the NI is the wanted one: it has the NID that is named, else it is on the interface. One
     /// that is wanted on the first usable interface is there as soon as the net is.
     fn is_same(self, have: &NiBlock, want: &NiBlock) -> bool {
@@ -328,9 +338,17 @@ impl Unnamed {
         }
     }
 
+    /// The wanted values as they are compared: two texts as they stand.
+    fn settled(self, net: Net, have: &NiBlock, want: &NiBlock) -> NiBlock {
+        match self {
+            Self::Stays => want.settled(net, have),
+            Self::GetsDefault => want.clone(),
+        }
+    }
+
     /// Whether the tunables of the net are to be others.
-    fn net_differs(self, have: &NiBlock, want: &NiBlock) -> bool {
-        let (a, b) = (&have.tunables, &want.tunables);
+    fn net_differs(self, net: Net, have: &NiBlock, want: &NiBlock) -> bool {
+        let (a, b) = (&have.tunables, &self.settled(net, have, want).tunables);
         self.overrides(a.peer_timeout_s, b.peer_timeout_s)
             || self.overrides(a.peer_credits, b.peer_credits)
             || self.overrides(a.peer_buffer_credits, b.peer_buffer_credits)
@@ -338,8 +356,8 @@ impl Unnamed {
     }
 
     /// Whether the driver's tunables of the NI are to be others.
-    fn ni_differs(self, have: &NiBlock, want: &NiBlock) -> bool {
-        let (a, b) = (&have.lnd, &want.lnd);
+    fn ni_differs(self, net: Net, have: &NiBlock, want: &NiBlock) -> bool {
+        let (a, b) = (&have.lnd, &self.settled(net, have, want).lnd);
         self.overrides(a.conns_per_peer, b.conns_per_peer)
             || self.overrides(a.tos, b.tos)
             || self.overrides(a.peercredits_hiw, b.peercredits_hiw)
@@ -372,7 +390,7 @@ fn steps_between(current: &Config, wanted: &Config, unnamed: Unnamed) -> Vec<Ste
     let settings: Vec<Setting> = wants
         .settings
         .iter()
-        .filter(|(name, value)| has.settings.get(*name) != Some(value))
+        .filter(|(name, value)| unnamed.sets(name, has.settings.get(*name).copied(), **value))
         .map(|(name, value)| Setting::new(*name, *value))
         .collect();
     let set = (!settings.is_empty()).then_some(Step::Set(settings));
@@ -390,7 +408,8 @@ fn steps_between(current: &Config, wanted: &Config, unnamed: Unnamed) -> Vec<Ste
     };
     let routing = routing.filter(|on| *on != has.routing.unwrap_or(false)).map(Step::Routing);
     let mut rules = Vec::new();
-    if has.rules != wants.rules {
+    let settled = |state: &State<'_>| state.rules.iter().map(|r| r.settled()).collect::<Vec<_>>();
+    if settled(&has) != settled(&wants) {
         if !has.rules.is_empty() {
             rules.push(Step::UdspDel(UdspDel::All));
         }
@@ -401,7 +420,11 @@ fn steps_between(current: &Config, wanted: &Config, unnamed: Unnamed) -> Vec<Ste
     for net in has.accept.keys().filter(|net| !wants.accept.contains_key(net)) {
         accept.push(Step::AcceptFrom { net: *net, list: None });
     }
-    for (net, list) in wants.accept.iter().filter(|(net, list)| has.accept.get(net) != Some(list)) {
+    let settled = |list: &Vec<String>| list.iter().map(|p| settled_pattern(p)).collect::<Vec<_>>();
+    let accepts_so = |net: &Net, list: &Vec<String>| {
+        has.accept.get(net).is_some_and(|has| settled(has) == settled(list))
+    };
+    for (net, list) in wants.accept.iter().filter(|(net, list)| !accepts_so(net, list)) {
         accept.push(Step::AcceptFrom { net: *net, list: Some((*list).clone()) });
     }
     // Routes go before the nets that they lead over, and peers with them; they come after. A peer
@@ -559,15 +582,9 @@ fn diff_net(
     del: &mut Vec<Step>,
     add: &mut Vec<Step>,
 ) {
-    let tunables_differ = match unnamed {
-        Unnamed::Stays => {
-            wants.iter().any(|want| has.iter().any(|have| unnamed.net_differs(have, want)))
-        }
-        // The first one has said it for all.
-        Unnamed::GetsDefault => {
-            has.first().zip(wants.first()).is_some_and(|(a, b)| unnamed.net_differs(a, b))
-        }
-    };
+    // The first one has said it for all (C-netadd-6).
+    let firsts = has.first().zip(wants.first());
+    let tunables_differ = firsts.is_some_and(|(a, b)| unnamed.net_differs(net, a, b));
     if tunables_differ {
         del.push(Step::NetDel(whole_net(net)));
         add.extend(wants.iter().map(|ni| Step::NetAdd(net_add(net, ni))));
@@ -575,7 +592,7 @@ fn diff_net(
     }
     for have in has {
         match wants.iter().find(|want| unnamed.is_same(have, want)) {
-            Some(want) if unnamed.ni_differs(have, want) => {
+            Some(want) if unnamed.ni_differs(net, have, want) => {
                 del.push(Step::NetDel(net_del(net, have)));
                 add.push(Step::NetAdd(net_add(net, want)));
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lnet::NetTunables;
 use lnet_admin::{LndSnapshot, RdmaPortSnapshot};
-use lnet_config::{IbParameters, NetAdd};
+use lnet_config::{IbParameters, NetAdd, o2ib_concurrent_sends, o2ib_depth, o2ib_peercredits_hiw};
 use lnet_rt::{
     CmConfig, IbConfig, IbNi, Interfaces, Namespace, Stack, Verbs, interface_of_rdma_device,
 };
@@ -99,29 +99,22 @@ pub(crate) struct Made {
     pub(crate) concurrent_sends: u16,
 }
 
-/// The depth of connections: forced into what the protocol has room for.
-fn depth(peer_credits: u32) -> u32 {
-    peer_credits.clamp(8, 255)
-}
-
 /// Tunables of a network after the bounds of the kernel's driver: no peer has more credits than the
 /// interface.
 pub(crate) fn bounded(tunables: NetTunables) -> NetTunables {
-    let peer_credits = depth(tunables.peer_credits.min(tunables.credits));
+    let peer_credits = o2ib_depth(tunables.peer_credits.min(tunables.credits));
     NetTunables { peer_credits, ..tunables }
 }
 
 impl Made {
     pub(crate) fn new(add: &NetAdd, peer_credits: u32) -> Self {
-        let depth = u16::try_from(depth(peer_credits)).unwrap_or(255);
-        let asked = |value: Option<u32>| value.and_then(|v| u16::try_from(v).ok()).unwrap_or(0);
-        let sends = match asked(add.lnd.concurrent_sends) {
-            0 => depth,
-            n => n.clamp(depth / 2, depth * 2),
-        };
+        let depth = o2ib_depth(peer_credits);
+        let asked = |value: Option<u32>| value.unwrap_or(0);
+        // Twice the depth at most.
+        let small = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
         Self {
-            peercredits_hiw: asked(add.lnd.peercredits_hiw).clamp(depth / 2, depth - 1),
-            concurrent_sends: sends,
+            peercredits_hiw: small(o2ib_peercredits_hiw(asked(add.lnd.peercredits_hiw), depth)),
+            concurrent_sends: small(o2ib_concurrent_sends(asked(add.lnd.concurrent_sends), depth)),
         }
     }
 }

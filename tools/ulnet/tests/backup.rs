@@ -330,6 +330,37 @@ fn a_node_becomes_equal_to_a_file_by_the_smallest_change_or_stays_as_it_is() {
     assert!(err.contains("did you mean 'retry_count'?"), "{err}");
 }
 
+/// Values that the node bounds, chooses by itself or writes in another form are equal to what it made
+/// of them: a second run has nothing to do.
+#[test]
+fn a_second_sync_with_the_same_file_changes_nothing() {
+    let dir = Dir::new("sync-twice");
+    let node = Daemon::start(&dir, "a", "default", None).unwrap();
+    node.says(&["lnet", "configure"]);
+    let file = dir.file("want.yaml");
+    let ni = |more: &str| {
+        format!("net:\n- net type: tcp\n  local NI(s):\n  - interfaces: {{0: lo}}\n{more}")
+    };
+    for text in [
+        ni("    tunables: {peer_credits: 300, credits: 256}\n"),
+        ni("    tunables: {peer_credits: 0, credits: 0, peer_buffer_credits: 0}\n"),
+        ni("    tunables: {peer_credits: 999}\n    lnd tunables: {conns_per_peer: 0}\n"),
+        ni("    nid: 127.0.0.9@tcp\n"),
+        ni("  accept from: ['127.0.0.*@tcp0', tcp]\n"),
+        ni("global: {recovery_interval: 5, max_interfaces: 5, discovery: 2, drop_asym_route: 7}\n"),
+        ni("buffers: {tiny: 0, small: 3}\n"),
+        ni("udsp:\n- dst: tcp0\n- src: 10.0.0.*@tcp\n  dst: '*@tcp1'\n"),
+    ] {
+        fs::write(&file, &text).unwrap();
+        let sync = || node.says(&["import", "--sync", file.to_str().unwrap()]);
+        let first = sync();
+        assert_eq!(sync(), "no change\n", "after {first} of {text}");
+        if text.contains("127.0.0.9") {
+            assert!(node.says(&["net", "show"]).contains("127.0.0.9@tcp"), "{text}");
+        }
+    }
+}
+
 #[test]
 fn a_locked_peer_that_the_file_does_not_name_goes() {
     let dir = Dir::new("sync-locked");

@@ -158,6 +158,7 @@ pub(super) fn are_buffers(settings: &[Setting]) -> bool {
 mod tests {
     use lnet::Tunables;
     use lnet_config::{BUFFER_KEYS, GLOBAL_KEYS, OWN_KEYS};
+    use lnet_types::Instant;
 
     #[test]
     fn every_tunable_of_the_node_has_its_place_in_a_configuration() {
@@ -168,6 +169,32 @@ mod tests {
         let mut all: Vec<&str> = Tunables::TABLE.iter().map(|row| row.name).collect();
         all.sort_unstable();
         assert_eq!(placed, all);
+    }
+
+    #[test]
+    fn values_that_the_node_bounds_are_compared_as_it_bounds_them() {
+        for row in Tunables::TABLE {
+            let paths = (row.name == "retry_count").then_some(-1);
+            for value in (row.min..=row.min + 20).chain(paths) {
+                let mut tunables = Tunables::default();
+                let before = tunables.value(row.name);
+                if tunables.set(row.name, value).is_err() {
+                    continue;
+                }
+                let after = tunables.value(row.name);
+                let settled = lnet_config::settled_tunable(row.name, value).or(before);
+                let buffers = BUFFER_KEYS.iter().position(|(_, name)| *name == row.name);
+                let Some(at) = buffers else {
+                    assert_eq!(settled, after, "{} {value}", row.name);
+                    continue;
+                };
+                let config =
+                    lnet::NodeConfig { seed: 1, interface_cookie: 1, ping_seq: 0, tunables };
+                let node = lnet::Node::new(config, Instant::ZERO);
+                let wanted = node.routing_view().wanted[at];
+                assert_eq!(settled, Some(i64::from(wanted)), "{} {value}", row.name);
+            }
+        }
     }
 
     #[test]

@@ -74,3 +74,31 @@ fn refused(e: &RuleError) -> AdminError {
         errno => AdminError::errno(errno).because(e),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lnet::Pattern;
+    use lnet_config::settled_pattern;
+
+    #[test]
+    fn patterns_are_compared_as_the_node_writes_them() {
+        for text in [
+            "tcp",
+            "tcp0",
+            "tcp[0-3]",
+            "o2ib3",
+            "10.0.0.*@tcp",
+            "10.0.0.*@tcp0",
+            "*@o2ib[1-2]",
+            "[10-20].0.0.*@tcp",
+            "[1-4]@gni1",
+            "10.0.0.0/16@tcp1",
+            "fd00::/64@tcp",
+            "10.0.0.1@tcp7",
+        ] {
+            let pattern: Pattern = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(settled_pattern(text), pattern.to_string(), "{text}");
+        }
+        assert_eq!(settled_pattern("any"), "any");
+    }
+}
