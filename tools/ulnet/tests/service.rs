@@ -190,6 +190,23 @@ fn a_refused_reload_keeps_what_was_made_by_hand_and_all_tunables() {
 }
 
 #[test]
+fn a_refused_configuration_leaves_the_lists_of_peers_that_may_connect() {
+    let s = Service::start("doors", &config(1, &["tcp"]), false);
+    s.notified();
+    let before = s.ctl("export --backup");
+    s.ctl("lnet unconfigure");
+    let listed = "- net type: tcp\n  accept from: ['127.0.0.200@tcp']\n";
+    let bad = config(1, &["tcp"]).replace("- net type: tcp\n", listed)
+        + "- net type: tcp6\n  interfaces: {0: nosuch0}\n";
+    fs::write(s.dir.join("node.yaml"), bad).unwrap();
+    s.ctl("lnet configure --all");
+    assert!(!s.ctl("net show").contains("127.0.0.1@tcp"), "the configuration is refused");
+    fs::write(s.dir.join("node.yaml"), config(1, &["tcp"])).unwrap();
+    s.ctl("lnet configure --all");
+    assert_eq!(s.ctl("export --backup"), before);
+}
+
+#[test]
 fn a_reload_of_a_shorter_file_ends_as_a_new_start_with_it() {
     let bare = config(5, &["tcp"]);
     let extra = "ulnet: {health_range: 50}\nrouting: {enable: 1}\nbuffers: {tiny: 700}\n\

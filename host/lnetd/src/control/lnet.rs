@@ -118,7 +118,10 @@ impl Control {
         namespace: Option<&Namespace>,
     ) -> Result<(), AdminError> {
         self.start(&mut self.state())?;
-        let tunables = self.state().tunables.clone();
+        let (tunables, sock) = {
+            let state = self.state();
+            (state.tunables.clone(), state.sock.clone())
+        };
         for batch in batches(config.add_steps_placed()) {
             if peers_of(&batch).is_some_and(|all| self.answer(all).is_ok()) {
                 continue;
@@ -127,7 +130,9 @@ impl Control {
                 let what = format!("{step} at {pos}");
                 if let Err(e) = self.answer_in(Request::from(step), namespace) {
                     self.unconfigure(Duration::ZERO);
-                    self.state().tunables = tunables;
+                    // They outlive the node, and so would who may connect.
+                    let mut state = self.state();
+                    (state.tunables, state.sock) = (tunables, sock);
                     let why = e.detail.clone().unwrap_or_else(|| e.text.clone());
                     return Err(e.because(format_args!("{what}: {why}")));
                 }
