@@ -25,11 +25,7 @@ pub(crate) fn ping(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
         return INVALID;
     }
     let timeout_ms = match number(session, args, "timeout", PLACE) {
-        // The original does not send a 1, so that it waits for as long as without (C-ping-1).
-        Ok(Some(1)) if session.strict => None,
-        // 0 and less ask for the longest time, as does more than that.
-        Ok(Some(seconds @ 1..LIMIT_S)) => Some(seconds.unsigned_abs() * 1000),
-        Ok(_) => None,
+        Ok(given) => timeout_ms(given, session.strict),
         Err(code) => return code,
     };
     let source = match args.value("source").map(|text| (text, single_nid(text))) {
@@ -42,6 +38,17 @@ pub(crate) fn ping(session: &mut Session<'_>, _: &Command, args: &Args) -> i32 {
     match targets(session, PLACE, &args.operands) {
         Ok(nids) => ping_all(session, Ping { nids, timeout_ms, source }),
         Err(code) => code,
+    }
+}
+
+/// How long the daemon is to wait; `None` leaves it to the node.
+fn timeout_ms(given_s: Option<i64>, strict: bool) -> Option<u64> {
+    match given_s? {
+        // The original does not send a 1, so that it waits for as long as without (C-ping-1).
+        1 if strict => None,
+        seconds @ 1..LIMIT_S => Some(seconds.unsigned_abs() * 1000),
+        // 0 and less ask for the longest time, as does more than that (D-82).
+        _ => Some(LIMIT_S.unsigned_abs() * 1000),
     }
 }
 
@@ -153,4 +160,25 @@ fn answer(contact: &Contact) -> Tree {
         ("Multi-Rail", Tree::Bool(contact.multi_rail)),
         ("peer_ni", Tree::List(nids)),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::timeout_ms;
+
+    #[test]
+    fn d82_timeouts_out_of_bounds_ask_for_the_longest_time() {
+        for (given, ms) in [
+            (None, None),
+            (Some(0), Some(180_000)),
+            (Some(-1), Some(180_000)),
+            (Some(1), Some(1_000)),
+            (Some(179), Some(179_000)),
+            (Some(180), Some(180_000)),
+            (Some(200), Some(180_000)),
+        ] {
+            assert_eq!(timeout_ms(given, false), ms, "{given:?}");
+        }
+        assert_eq!(timeout_ms(Some(1), true), None);
+    }
 }
