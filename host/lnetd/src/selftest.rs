@@ -95,6 +95,13 @@ impl Selftest {
         }
     }
 
+    /// Whether there is no session, and nothing is in hand.
+    pub fn is_idle(&self) -> bool {
+        let idle = self.call(|shell, _| shell.runner.is_idle()).blocking();
+        // A node that has stopped has none.
+        idle.ok().flatten().unwrap_or(true)
+    }
+
     /// Ends sessions and waits, at most for `grace`, until their nodes have been notified.
     pub fn stop(&self, grace: Duration) {
         let (tx, rx) = channel::<()>();

@@ -361,6 +361,23 @@ fn a_second_sync_with_the_same_file_changes_nothing() {
     }
 }
 
+/// C-lnet-2.
+#[test]
+fn a_node_that_serves_a_target_is_not_unconfigured() {
+    let dir = Dir::new("busy");
+    let node = Daemon::start(&dir, "a", "default", None).unwrap();
+    node.says(&["lnet", "configure"]);
+    node.says(&["net", "add", "--nid", "127.0.0.3@tcp"]);
+    node.says(&["target", "add", &format!("t1=kv:{}", dir.file("store").display())]);
+    let (code, _, err) = node.ctl(&["lnet", "unconfigure"]);
+    assert_eq!(code & 0xff, 240, "{err}");
+    assert!(err.contains("LNet configure error: LNET busy") && err.contains("t1"), "{err}");
+    assert!(node.says(&["target", "show"]).contains("t1"));
+    node.says(&["target", "del", "t1"]);
+    node.says(&["lnet", "unconfigure"]);
+    assert!(node.ctl(&["net", "show"]).0 != 0);
+}
+
 #[test]
 fn a_locked_peer_that_the_file_does_not_name_goes() {
     let dir = Dir::new("sync-locked");

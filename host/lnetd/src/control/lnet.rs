@@ -142,10 +142,27 @@ impl Control {
         Ok(())
     }
 
-    /// `lnet unconfigure`.
-    pub(super) fn lnet_unconfigure(&self) -> Reply {
+    /// `lnet unconfigure`, unless something uses the node (C-lnet-2).
+    pub(super) fn lnet_unconfigure(&self) -> Result<Reply, AdminError> {
+        let (rpc, selftest) = {
+            let state = self.state();
+            let node = state.node.as_ref();
+            let rpc = node.and_then(|node| node.rpc.clone());
+            (rpc, node.and_then(|node| node.selftest.clone()))
+        };
+        let busy = |why: String| Err(AdminError::new(Errno::EBUSY, "LNET busy").because(why));
+        let served = rpc.map(|rpc| rpc.names()).unwrap_or_default();
+        if !served.is_empty() {
+            let names = served.join(", ");
+            return busy(format!("targets are served: {names}: 'target del' must come first"));
+        }
+        if selftest.is_some_and(|selftest| !selftest.is_idle()) {
+            return busy(
+                "a selftest session uses the node: 'lst end_session' must come first".into(),
+            );
+        }
         self.unconfigure(UNCONFIGURE_GRACE);
-        Reply::Done
+        Ok(Reply::Done)
     }
 
     /// C-lnet-2, C-lnet-4.

@@ -154,7 +154,7 @@ impl Control {
                 let prefer = if large { Prefer::Large } else { Prefer::Small };
                 self.lnet_configure(all, Scene { prefer, namespace })
             }
-            Request::LnetUnconfigure => Ok(self.lnet_unconfigure()),
+            Request::LnetUnconfigure => self.lnet_unconfigure(),
             Request::NetAdd(add) => self.net_add(&add, namespace),
             Request::NetRules { rules, add } => self.net_rules(&rules, add, namespace),
             Request::NetDel(del) => self.net_del(&del, namespace),

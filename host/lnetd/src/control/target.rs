@@ -66,10 +66,14 @@ impl RpcLayer {
         Ok(())
     }
 
+    /// The names of the targets that are served.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.targets().keys().cloned().collect()
+    }
+
     /// Takes all targets out of service; what was applied is committed then.
     pub(crate) fn stop(&self, grace: Duration) {
-        let names: Vec<String> = self.targets().keys().cloned().collect();
-        for name in names {
+        for name in self.names() {
             if let Err(e) = self.del(&name, grace) {
                 tracing::warn!("{name}: {e}");
             }
