@@ -130,11 +130,17 @@ pub(super) fn set(stack: &mut Stack, on: bool) -> Result<(), AdminError> {
     done.map_err(|errno| not_set(on, errno))
 }
 
-/// Whether routing can be set, as far as that depends on where it stands.
-pub(super) fn may_set(state: lnet::RoutingState, on: bool) -> Result<(), AdminError> {
+/// Whether routing can be set, as far as that depends on where it stands. `reopens`: a router that is
+/// being stopped can be switched on again.
+pub(super) fn may_set(
+    state: lnet::RoutingState,
+    reopens: bool,
+    on: bool,
+) -> Result<(), AdminError> {
     use lnet::RoutingState::{Starting, Stopping};
     match (state, on) {
-        (Stopping, true) | (Starting, false) => Err(not_set(on, Errno::EBUSY)),
+        (Stopping, true) if !reopens => Err(not_set(on, Errno::EBUSY)),
+        (Starting, false) => Err(not_set(on, Errno::EBUSY)),
         _ => Ok(()),
     }
 }
@@ -169,6 +175,17 @@ mod tests {
         let mut all: Vec<&str> = Tunables::TABLE.iter().map(|row| row.name).collect();
         all.sort_unstable();
         assert_eq!(placed, all);
+    }
+
+    #[test]
+    fn a_trial_reopens_routing_where_the_node_does() {
+        use lnet::RoutingState::{Starting, Stopping};
+        assert!(super::may_set(Stopping, true, true).is_ok());
+        assert!(super::may_set(Stopping, false, true).is_err());
+        for reopens in [true, false] {
+            assert!(super::may_set(Starting, reopens, false).is_err());
+            assert!(super::may_set(Stopping, reopens, false).is_ok());
+        }
     }
 
     #[test]

@@ -130,7 +130,10 @@ impl Trial {
             Request::RouteDel(route) => routing::del(node, now, &route),
             Request::UdspAdd(add) => udsp::add(node, now, &add),
             Request::UdspDel(del) => udsp::del(node, now, &del),
-            Request::RoutingSet { on } => routing::may_set(node.routing_state(), on),
+            Request::RoutingSet { on } => {
+                let reopens = self.tunables.conduct.reopens_routing;
+                routing::may_set(node.routing_state(), reopens, on)
+            }
             other => Err(AdminError::errno(Errno::EINVAL)
                 .because(format_args!("{}: no step of a trial", other.name()))),
         }
