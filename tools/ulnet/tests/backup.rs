@@ -361,6 +361,25 @@ fn a_second_sync_with_the_same_file_changes_nothing() {
     }
 }
 
+#[test]
+fn buffers_that_are_set_while_routing_is_off_are_in_the_export() {
+    let dir = Dir::new("buffers");
+    let node = Daemon::start(&dir, "a", "default", None).unwrap();
+    node.says(&["lnet", "configure"]);
+    let without = node.backup();
+    assert!(!without.contains("buffers:"), "{without}");
+    node.says(&["set", "tiny_buffers", "700"]);
+    let backup = node.backup();
+    assert!(backup.contains("tiny: 700"), "{backup}");
+    let file = dir.file("backup.yaml");
+    for export in [backup.clone(), node.says(&["export"])] {
+        fs::write(&file, &export).unwrap();
+        let other = Daemon::start(&dir, "b", "default", Some(&file)).unwrap();
+        assert_eq!(other.backup(), backup, "{export}");
+    }
+    assert_eq!(node.says(&["import", "--sync", file.to_str().unwrap()]), "no change\n");
+}
+
 /// C-lnet-2.
 #[test]
 fn a_node_that_serves_a_target_is_not_unconfigured() {

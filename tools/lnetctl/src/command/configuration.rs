@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use lnet_admin::{
-    AdminError, ClientError, Discover, PeerSnapshot, Ping, Reply, Request, RoutingState, batches,
-    peers_of,
+    AdminError, ClientError, Discover, GlobalSnapshot, PeerSnapshot, Ping, Reply, Request,
+    RoutingState, batches, peers_of,
 };
 use lnet_config::yaml::{Pos, YAML_BYTES_MAX};
-use lnet_config::{Block, Config, ConfigError, Step, Style};
+use lnet_config::{BUFFER_KEYS, Block, Config, ConfigError, Step, Style};
 use lnet_types::Errno;
 
 use super::draft::Draft;
@@ -87,9 +87,10 @@ pub(super) fn sections(session: &mut Session<'_>, what: What) -> i32 {
     };
     let mut code = 0;
     if global.configured {
-        for section in [nets, routes, router] {
+        for section in [nets, routes] {
             code = worse(code, section(session, what.is_backup()));
         }
+        code = worse(code, router(session, what.is_backup(), &global));
         code = worse(code, peers(session, what));
     } else {
         let place = Place::library("show", "net");
@@ -135,19 +136,27 @@ fn routes(session: &mut Session<'_>, backup: bool) -> i32 {
     route::print_pages(session, |routes| show::route::backup(&routes))
 }
 
-fn router(session: &mut Session<'_>, backup: bool) -> i32 {
-    if !backup {
-        return routing::show_routing(session);
-    }
-    match routing::fetch(session) {
-        Ok(routing) => {
-            if matches!(routing.state, RoutingState::Enabled | RoutingState::Starting) {
-                session.print(&show::routing::backup(&routing), Style::Classic);
-            }
-            0
+fn router(session: &mut Session<'_>, backup: bool, global: &GlobalSnapshot) -> i32 {
+    let routing = match routing::fetch(session) {
+        Ok(routing) => routing,
+        Err(code) => return code,
+    };
+    let tree = match routing.state {
+        // Numbers that were set wait for the day when it forwards.
+        RoutingState::Disabled => BUFFER_KEYS
+            .iter()
+            .any(|(_, name)| global.changed.iter().any(|changed| changed == name))
+            .then(|| show::routing::buffers(&routing)),
+        RoutingState::Enabled | RoutingState::Starting if backup => {
+            Some(show::routing::backup(&routing))
         }
-        Err(code) => code,
+        _ => None,
+    };
+    let code = if backup { 0 } else { routing::show_routing(session) };
+    if let Some(tree) = tree {
+        session.print(&tree, Style::Classic);
     }
+    code
 }
 
 fn peers(session: &mut Session<'_>, what: What) -> i32 {

@@ -32,6 +32,11 @@ pub(crate) fn backup(routing: &RoutingSnapshot) -> Tree {
     Tree::map([("routing", enable), ("buffers", wanted(routing))])
 }
 
+/// The numbers of buffers alone.
+pub(crate) fn buffers(routing: &RoutingSnapshot) -> Tree {
+    Tree::map([("buffers", wanted(routing))])
+}
+
 fn wanted(routing: &RoutingSnapshot) -> Tree {
     let names = BUFFER_KEYS.iter().map(|(name, _)| *name);
     Tree::map(names.zip(&routing.wanted).map(|(name, n)| (name, Tree::plain(n))))
