@@ -878,7 +878,10 @@ fn meant(
             AdminError::new(Errno::ENODEV, text)
                 .because(format_args!("interface {name}: net {} has no NI on it", del.net))
         })?;
-        meant.push(*ni);
+        // One that is named twice goes once.
+        if !meant.contains(ni) {
+            meant.push(*ni);
+        }
     }
     if del.nid.is_none() && del.interfaces.is_empty() {
         meant = of_net.iter().map(|(ni, _)| *ni).collect();

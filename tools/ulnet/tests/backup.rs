@@ -380,6 +380,16 @@ fn buffers_that_are_set_while_routing_is_off_are_in_the_export() {
     assert_eq!(node.says(&["import", "--sync", file.to_str().unwrap()]), "no change\n");
 }
 
+#[test]
+fn an_interface_that_is_named_twice_is_deleted_once() {
+    let dir = Dir::new("twice");
+    let node = Daemon::start(&dir, "a", "default", None).unwrap();
+    node.says(&["lnet", "configure"]);
+    node.says(&["net", "add", "--net", "tcp", "--if", "lo"]);
+    node.says(&["net", "del", "--net", "tcp", "--if", "lo,lo"]);
+    assert!(!node.says(&["net", "show"]).contains("@tcp"));
+}
+
 /// C-lnet-2.
 #[test]
 fn a_node_that_serves_a_target_is_not_unconfigured() {
