@@ -247,6 +247,8 @@ conduct! {
         "D-52", "A push from an unknown interface is reason to query the node that it names";
     rejects_stale_data: bool [YES, YES, NO, YES, YES],
         "D-53, D-36", "Ping data with a lower sequence number than those on record are not accepted";
+    keeps_configured: bool [YES, YES, NO, YES, YES],
+        "DEC-28, D-53", "A configured peer that announces that discovery is off there keeps its record; otherwise that is made anew";
     believes_reported_health: bool [YES, YES, NO, YES, YES],
         "D-45", "A peer interface that was never heard is at full health when its node reports it up";
     retries_discovery: bool [YES, YES, NO, YES, YES],

@@ -205,7 +205,10 @@ impl Node {
             peer.facts -= Facts::NO_DISCOVERY;
         } else {
             let took_part = peer.disc.discovered && !peer.facts.contains(Facts::NO_DISCOVERY);
-            peer.disc.rebuild |= took_part && !peer.disc.is_running;
+            // DEC-28: what was configured is not the peer's to delete.
+            let is_configured = peer.facts.intersects(Facts::CONFIGURED | Facts::LOCK_PRIMARY);
+            let stays = is_configured && self.tunables.conduct.keeps_configured;
+            peer.disc.rebuild |= took_part && !peer.disc.is_running && !stays;
             peer.facts |= Facts::NO_DISCOVERY;
         }
         self.peers.note_features(id, info.features, self.tunables.discovery != 0);

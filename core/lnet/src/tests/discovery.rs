@@ -147,6 +147,31 @@ fn x24_a_configured_peer_is_not_changed_by_discovery() {
     assert_eq!(w.events(0, 1).len(), 2);
 }
 
+/// DEC-28; D-53 in profile `kernel`.
+#[test]
+fn a_configured_peer_that_switches_discovery_off_keeps_its_nids_and_its_lock() {
+    for (profile, lock, keeps) in [
+        (Profile::Default, false, true),
+        (Profile::Default, true, true),
+        (Profile::Kernel, false, false),
+    ] {
+        let mut w = World::new();
+        w.host(profile, &A);
+        w.host(profile, &B);
+        w.hosts[0].node.peer_add(w.now, nid(B[0]), &[nid(ADDED)], true, lock).unwrap();
+        w.discovered(0, B[0]);
+        w.hosts[1].node.set_tunables(w.now, &[("discovery", 0)]).unwrap();
+        w.secs(1);
+        let view = w.hosts[0].node.peer_view_of(nid(ADDED));
+        assert_eq!(view.is_some(), keeps, "{profile:?}");
+        let Some(view) = view else { continue };
+        let state = PeerFlags::from_bits_truncate(view.state);
+        assert_eq!(view.primary, nid(B[0]));
+        assert!(state.contains(PeerFlags::CONFIGURED | PeerFlags::NO_DISCOVERY), "{state:?}");
+        assert_eq!(state.contains(PeerFlags::LOCK_PRIMARY), lock);
+    }
+}
+
 #[test]
 fn x25_a_configured_nid_stays_with_its_peer() {
     let mut w = World::new();
