@@ -20,6 +20,11 @@ use crate::send::rest::News;
 use crate::timers::Timer;
 use crate::{MdOptions, Node, Rx};
 
+/// A neighbour may have so much of `messages_max` in hand, …
+const SHARES: u32 = 16;
+/// … and so much at least.
+const SHARE_MIN: u32 = 64;
+
 impl Node {
     pub(crate) fn classify(&mut self, now: Instant, rx: Rx, hdr: &Hdr) -> Verdict {
         let kind = hdr.kind.msg_type();
@@ -126,6 +131,9 @@ impl Node {
         if self.nis.get(rx.ni).is_some_and(|ni| ni.nid != hdr.dst) {
             return self.forward_in(now, side, hdr);
         }
+        if matches!(kind, MsgType::Put | MsgType::Get) && self.has_its_share(peer_ni) {
+            return Verdict::Drop(DropReason::NoResources);
+        }
         match self.deduplicate(now, &rx, peer_ni, hdr) {
             Ok(copied) => side.copied = copied,
             Err(reason) => return Verdict::Drop(reason),
@@ -143,6 +151,14 @@ impl Node {
             }
             Kind::Reply { dst, .. } => self.response_in(now, side, hdr, dst, 0, hdr.payload_len),
         }
+    }
+
+    /// Whether a neighbour has as many of its messages in hand here as it may have. One that makes
+    /// requests and reads no response would take the whole table otherwise, whatever source it names.
+    fn has_its_share(&self, peer_ni: Option<PeerNiId>) -> bool {
+        let share = (self.tunables.messages_max as u32 / SHARES).max(SHARE_MIN);
+        let pni = peer_ni.and_then(|id| self.peers.nis.get(id));
+        pni.is_some_and(|pni| pni.received >= share)
     }
 
     /// Whether a message for us has come by a way that we would not take (S-83).
@@ -314,6 +330,7 @@ impl Node {
             MsgType::Reply => Role::ReplyIn,
         };
         self.counts.message_in();
+        self.peers.count_received(side.peer_ni);
         let copied = side.copied;
         let deadline = self.tables().deadline_from(now, side.ni);
         let (id, msg) = self.msgs.begin(role, hdr, now);

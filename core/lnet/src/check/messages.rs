@@ -31,6 +31,7 @@ struct Share {
     refs: u32,
     credits: i32,
     bytes: u64,
+    received: u32,
     router_credits: i32,
 }
 
@@ -200,6 +201,9 @@ impl Node {
                 share.bytes += if tx.peer_credit { queued_bytes(msg) } else { 0 };
             }
         }
+        if let Some(share) = msg.rx.and_then(|rx| rx.peer_ni).and_then(|id| sum.peer_ni(id)) {
+            share.received += 1;
+        }
         if let Some(transit) = &msg.transit {
             let (kind, credit, buffer) = transit.holds();
             if let Some(buffers) = sum.buffers.get_mut(kind as usize) {
@@ -239,6 +243,7 @@ impl Node {
             expect("queue of a peer's interface", pni.nid, waiting(credits.free), queue)?;
             expect("messages bound to a peer's interface", pni.nid, share.refs, pni.port.refs)?;
             expect("bytes queued for a peer", pni.nid, share.bytes, pni.queued_bytes)?;
+            expect("messages in hand from a peer", pni.nid, share.received, pni.received)?;
             let held = pni.transit.held;
             expect("router credits of a peer", pni.nid, share.router_credits, held)?;
             let exists = !pni.deleting || pni.port.refs > 0;

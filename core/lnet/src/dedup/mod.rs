@@ -163,6 +163,7 @@ impl Node {
         };
         let mut msg = Msg { rx: Some(side), ..Msg::new(Role::AckOut, answer, now) };
         msg.ev.portal = portal;
+        self.peers.count_received(peer_ni);
         let id = self.msgs.insert(msg);
         self.respond(now, id, hdr.dst);
     }

@@ -151,6 +151,8 @@ pub(crate) struct PeerNi {
     pub(crate) local: Option<NetTunables>,
     pub(crate) port: Port,
     pub(crate) queued_bytes: u64,
+    /// Messages from it that are in hand.
+    pub(crate) received: u32,
     pub(crate) last_alive: Option<Instant>,
     /// The interface of ours by which it was heard last.
     pub(crate) heard_by: Option<NiId>,
@@ -409,6 +411,7 @@ impl Peers {
             local,
             port: Port::new(credits),
             queued_bytes: 0,
+            received: 0,
             last_alive: None,
             heard_by: None,
             preferred: None,
@@ -515,6 +518,22 @@ impl Peers {
             if n.port.refs == 0 && n.deleting {
                 self.nis.remove(id);
             }
+        }
+    }
+
+    /// One more message is in hand that came from an interface of a peer.
+    #[inline]
+    pub(crate) fn count_received(&mut self, from: Option<PeerNiId>) {
+        if let Some(n) = from.and_then(|id| self.nis.get_mut(id)) {
+            n.received += 1;
+        }
+    }
+
+    /// One less.
+    #[inline]
+    pub(crate) fn count_answered(&mut self, from: Option<PeerNiId>) {
+        if let Some(n) = from.and_then(|id| self.nis.get_mut(id)) {
+            n.received = n.received.saturating_sub(1);
         }
     }
 

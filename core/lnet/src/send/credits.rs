@@ -124,6 +124,7 @@ impl Node {
         let Some(msg) = self.msgs.get_mut(id) else { return };
         let copied = msg.rx.as_ref().is_some_and(|rx| rx.copied.is_some());
         let passing = msg.transit.is_some();
+        let from = msg.rx.as_ref().and_then(|rx| rx.peer_ni);
         let (stage, counted) = (msg.stage, core::mem::take(&mut msg.counted));
         if counted {
             self.counts.message_out();
@@ -140,6 +141,7 @@ impl Node {
         if passing {
             self.return_transit(id);
         }
+        self.peers.count_answered(from);
         self.msgs.remove(id);
     }
 }

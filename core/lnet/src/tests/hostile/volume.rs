@@ -3,6 +3,8 @@
 use lnet_wire::MsgType;
 
 use super::*;
+use crate::tests::world::{BITS, PT};
+use crate::{DropReason, Transmit};
 
 /// `n` NIDs without a node, the `round`-th such list.
 fn many(round: usize, n: usize) -> Vec<String> {
@@ -153,4 +155,59 @@ fn few_queries_follow_a_peer_that_claims_the_nids_of_all_others() {
     for n in &others {
         assert_eq!(known(&w, 0, n), [n.as_str()]);
     }
+}
+
+/// The `n`-th NID that no node has.
+fn invented(n: usize) -> Nid {
+    nid(&format!("10.88.{}.{}@tcp", n / 250, n % 250 + 1))
+}
+
+/// A message to A that names `src` as its source.
+fn to_a(src: Nid, kind: Kind) -> Hdr {
+    let (dst, pid) = (nid(A[0]), Pid::LUSTRE);
+    Hdr { dst, src, dst_pid: pid, src_pid: pid, payload_len: 0, kind }
+}
+
+/// A GET of the test buffer, which is answered.
+const GET: Kind = Kind::Get {
+    ret: Handle { interface: 1, object: 1 },
+    match_bits: BITS,
+    portal: PT,
+    offset: 0,
+    sink_len: 16,
+    pad: [0; 4],
+};
+
+fn hold_replies(w: &mut World) {
+    let is_reply = |t: &Transmit| t.hdr.kind.msg_type() == MsgType::Reply;
+    w.decide = Box::new(move |t| if is_reply(t) { Fate::Hold } else { Fate::Pass });
+}
+
+fn release_all(w: &mut World) {
+    w.decide = Box::new(|_| Fate::Pass);
+    while !w.held.is_empty() {
+        w.release();
+        w.run(MS * 2);
+    }
+}
+
+#[test]
+fn a_peer_that_reads_no_reply_takes_its_share_of_the_messages_and_no_more() {
+    let mut w = world(Profile::Default);
+    let now = w.now;
+    w.hosts[0].node.set_tunables(now, &[("messages_max", 2048)]).unwrap();
+    hold_replies(&mut w);
+    for n in 0..3000 {
+        // Whatever source it names.
+        let src = if n % 2 == 0 { nid(X[0]) } else { invented(n % 50) };
+        w.inject(0, nid(X[0]), &to_a(src, GET), &[]);
+    }
+    assert_eq!(w.hosts[0].node.msgs.in_hand(), 128, "a sixteenth");
+    assert!(w.hosts[0].node.counts.drops_for(DropReason::NoResources) > 2000);
+    honest_traffic_flows(&mut w);
+    w.put(1, A[0], 1, true);
+    w.run(MS * 10);
+    assert_eq!(w.events(1, 1).len(), 2, "SEND and ACK");
+    release_all(&mut w);
+    assert!(w.inject(0, nid(X[0]), &to_a(nid(X[0]), GET), &[]), "when it reads again");
 }
