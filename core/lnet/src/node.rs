@@ -20,6 +20,7 @@ use crate::numa::Numa;
 use crate::op_table::Ops;
 use crate::outbox::Outbox;
 use crate::own_data::OwnData;
+use crate::peer::eviction::Purpose;
 use crate::peer::{Facts, Peers};
 use crate::policy::Policy;
 use crate::port::{Port, PortId};
@@ -158,17 +159,32 @@ impl Node {
         known: Option<PeerNiId>,
         nid: Nid,
         preferred: Option<Nid>,
+        purpose: Purpose,
     ) -> Result<PeerNiId, Errno> {
         match self.peers.find_as(known, nid) {
             Some(id) => Ok(id),
-            None => self.new_peer_ni(nid, preferred),
+            None => self.new_peer_ni(nid, preferred, purpose),
         }
     }
 
+    /// Whether there is room for one more interface of a peer, perhaps since another peer was evicted.
+    pub(crate) fn has_room_for(&mut self, purpose: Purpose) -> bool {
+        let max = self.tunables.peers_max as usize;
+        self.peers.has_room_for(&mut self.timers, purpose, max)
+    }
+
     #[cold]
-    fn new_peer_ni(&mut self, nid: Nid, preferred: Option<Nid>) -> Result<PeerNiId, Errno> {
+    fn new_peer_ni(
+        &mut self,
+        nid: Nid,
+        preferred: Option<Nid>,
+        purpose: Purpose,
+    ) -> Result<PeerNiId, Errno> {
         if nid.is_any() {
             return Err(Errno::EINVAL);
+        }
+        if !self.has_room_for(purpose) {
+            return Err(Errno::ENOSPC);
         }
         let local = self.nis.tunables_of(nid.net());
         let max = self.tunables.peers_max as usize;

@@ -11,6 +11,7 @@ use crate::check::live;
 use crate::fault::Held;
 use crate::msg::{Role, RxSide, Stage};
 use crate::output::{DropReason, Output, PeerMisbehaved, Sink, Verdict};
+use crate::peer::eviction::Purpose;
 use crate::port::{HEALTH_MAX, PortId};
 use crate::portal::md::MdBuf;
 use crate::portal::owner::Owner;
@@ -67,7 +68,8 @@ impl Node {
         let peer_ni = if own.is_loopback() {
             None
         } else {
-            let Ok(id) = self.peer_ni_or_new(rx.peer_ni, rx.from, Some(own)) else {
+            let Ok(id) = self.peer_ni_or_new(rx.peer_ni, rx.from, Some(own), Purpose::Traffic)
+            else {
                 return Verdict::Drop(DropReason::NoPeer);
             };
             if for_us && self.is_asymmetric(id, hdr) {
@@ -106,7 +108,7 @@ impl Node {
             None => Err(DropReason::Stopping),
             Some(own) if own.is_loopback() => Ok(None),
             Some(own) => self
-                .peer_ni_or_new(rx.peer_ni, rx.from, Some(own))
+                .peer_ni_or_new(rx.peer_ni, rx.from, Some(own), Purpose::Traffic)
                 .map(Some)
                 .map_err(|_| DropReason::NoPeer),
         };

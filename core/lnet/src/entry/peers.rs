@@ -10,6 +10,7 @@ use crate::api::OpId;
 use crate::internal::PingTo;
 use crate::peer::Facts;
 use crate::peer::cause::Cause;
+use crate::peer::eviction::Purpose;
 use crate::port::PortId;
 use crate::portal::owner::Internal;
 use crate::record::Input;
@@ -155,7 +156,7 @@ impl Node {
         let now = self.clock(now);
         let op = self.ops.number();
         self.ops.open(op, nid, None);
-        match self.peer_ni_or_new(None, nid, None) {
+        match self.peer_ni_or_new(None, nid, None, Purpose::Ordered) {
             _ if !self.running => self.report(op, Err(Errno::ESHUTDOWN)),
             Err(errno) => self.report(op, Err(errno)),
             Ok(ni) => {

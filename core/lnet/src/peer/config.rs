@@ -6,6 +6,7 @@ use lnet_types::{Errno, Instant, Nid, PeerId};
 use crate::Node;
 use crate::peer::Facts;
 use crate::peer::cause::Cause;
+use crate::peer::eviction::Purpose;
 use crate::timers::Timer;
 
 /// Who changes a peer's NIDs, and what is said about it.
@@ -47,6 +48,9 @@ impl Node {
                 return Err(Errno::EBUSY);
             }
             self.delete_peer(now, id);
+        }
+        if !self.has_room_for(Purpose::Ordered) {
+            return Err(Errno::ENOSPC);
         }
         let mut facts = Facts::CONFIGURED;
         facts.set(Facts::MULTI_RAIL, multi_rail);
@@ -145,6 +149,9 @@ impl Node {
         }
         if !change.multi_rail && self.has_net(id, nid) {
             return Err(Errno::ENOTUNIQ);
+        }
+        if change.configured && !self.has_room_for(Purpose::Ordered) {
+            return Err(Errno::ENOSPC);
         }
         let (local, max) = (self.nis.tunables_of(nid.net()), self.tunables.peers_max as usize);
         self.peers.attach(id, nid, local, max).map(|_| ())

@@ -3,7 +3,7 @@
 //! Tables and upkeep. Configured peers and the rules of adding and removing NIDs are in `config.rs`.
 //! Discovery: its state in `sync.rs`, its causes in `cause.rs` and `query.rs`, its course in
 //! `discovery.rs` and `replies.rs`, retries in `retry.rs`, the merge of what was learnt in `merge.rs`. What is rejected
-//! of it: `admission.rs` and `claims.rs`; previous owners of NIDs: `previous_owners.rs`. Which interface is used is decided in
+//! of it: `admission.rs` and `claims.rs`; which records go where the table is full, in `eviction.rs`; previous owners of NIDs: `previous_owners.rs`. Which interface is used is decided in
 //! `send/select.rs`.
 
 mod admission;
@@ -12,6 +12,7 @@ pub(crate) mod cause;
 pub(crate) mod claims;
 pub(crate) mod config;
 pub(crate) mod discovery;
+pub(crate) mod eviction;
 mod features;
 mod merge;
 mod policy;
@@ -292,6 +293,8 @@ pub(crate) struct Peers {
     /// Peers by age, the order of listings.
     pub(crate) by_age: std::collections::BTreeMap<u64, PeerId>,
     births: u64,
+    /// The age of the next peer to be looked at for eviction.
+    looked_at: u64,
     /// What peers have spent whose records are being made anew.
     pub(crate) debts: VecDeque<(Nid, Budget)>,
     /// Peers that had NIDs which they have released.
@@ -309,6 +312,7 @@ impl Peers {
             lookups: crate::table::Count::default(),
             by_age: std::collections::BTreeMap::new(),
             births: 0,
+            looked_at: 0,
             debts: VecDeque::new(),
             previous_owners: VecDeque::new(),
         }

@@ -7,6 +7,7 @@ use super::life::{Life, Sign};
 use super::routes::{ROUTES_MAX, Route, RouteError, RouteSpec};
 use crate::Node;
 use crate::peer::Facts;
+use crate::peer::eviction::Purpose;
 
 impl Node {
     /// Adds a route, and has its gateway checked.
@@ -48,7 +49,7 @@ impl Node {
         }
         let unknown = self.peers.find(gateway).is_none();
         let ni = self
-            .peer_ni_or_new(None, gateway, None)
+            .peer_ni_or_new(None, gateway, None, Purpose::Ordered)
             .map_err(|errno| RouteError::Peer { gateway, errno })?;
         let Some(pni) = self.peers.nis.get_mut(ni) else {
             return Err(RouteError::Peer { gateway, errno: Errno::EFAULT });
@@ -197,7 +198,7 @@ impl Node {
         self.forget_routes(&moved);
         for route in moved {
             let owner = self
-                .peer_ni_or_new(None, route.nid, None)
+                .peer_ni_or_new(None, route.nid, None, Purpose::Ordered)
                 .ok()
                 .and_then(|ni| self.peers.nis.get(ni))
                 .map(|n| n.peer);

@@ -17,6 +17,7 @@ use crate::msg::{Role, Stage, Tx};
 use crate::outbox::Work;
 use crate::peer::Facts;
 use crate::peer::cause::Cause;
+use crate::peer::eviction::Purpose;
 use crate::portal::is_internal;
 use crate::timers::Timer;
 
@@ -80,7 +81,10 @@ impl Node {
         let is_gated = !msg.is_response() && !is_internal(&msg.hdr.kind);
         // A response nearly always goes where its request came from.
         let came_from = msg.rx.as_ref().and_then(|rx| rx.peer_ni);
-        let peer_ni = self.peer_ni_or_new(came_from, target, None)?;
+        // Who forwards names its target, and who requests names where the response goes.
+        let is_named = msg.rx.as_ref().is_some_and(|rx| rx.from != target);
+        let purpose = if is_named { Purpose::Named } else { Purpose::Traffic };
+        let peer_ni = self.peer_ni_or_new(came_from, target, None, purpose)?;
         if is_gated && self.park(id, peer_ni)? {
             return Ok(None);
         }

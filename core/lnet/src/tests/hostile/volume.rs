@@ -178,6 +178,10 @@ const GET: Kind = Kind::Get {
     pad: [0; 4],
 };
 
+/// A PUT for which there is no buffer.
+const PUT: Kind =
+    Kind::Put { ack: Handle::NONE, match_bits: BITS + 1, hdr_data: 0, portal: PT, offset: 0 };
+
 fn hold_replies(w: &mut World) {
     let is_reply = |t: &Transmit| t.hdr.kind.msg_type() == MsgType::Reply;
     w.decide = Box::new(move |t| if is_reply(t) { Fate::Hold } else { Fate::Pass });
@@ -189,6 +193,70 @@ fn release_all(w: &mut World) {
         w.release();
         w.run(MS * 2);
     }
+}
+
+#[test]
+fn senders_with_invented_nids_displace_each_other_and_no_discovered_peer() {
+    let mut w = world(Profile::Default);
+    let now = w.now;
+    w.hosts[0].node.set_tunables(now, &[("peers_max", 64)]).unwrap();
+    for n in 0..500 {
+        w.inject(0, invented(n), &to_a(invented(n), PUT), &[]);
+    }
+    assert_eq!(w.hosts[0].node.counts.drops_for(DropReason::NoPeer), 0);
+    assert_eq!(w.hosts[0].node.peers.nis.len(), 56, "seven eighths");
+    assert!(w.hosts[0].node.peer_view_of(invented(0)).is_none(), "the oldest has gone");
+    let c = w.host(Profile::Default, &C);
+    w.put(c, A[0], 1, true);
+    w.secs(1);
+    assert_eq!(w.events(c, 1).len(), 2, "SEND and ACK");
+    w.route(0, "tcp9", "10.77.0.200@tcp");
+    for n in 500..1000 {
+        w.inject(0, invented(n), &to_a(invented(n), PUT), &[]);
+    }
+    assert!(w.hosts[0].node.peer_view_of(nid("10.77.0.200@tcp")).is_some(), "a gateway stays");
+    assert_eq!(
+        (known(&w, 0, B[0]), known(&w, 0, X[0])),
+        (B.map(String::from).into(), X.map(String::from).into())
+    );
+    honest_traffic_flows(&mut w);
+}
+
+#[test]
+fn a_table_full_of_peers_in_use_has_a_reserve_for_routes_and_configured_peers() {
+    let mut w = world(Profile::Default);
+    let now = w.now;
+    w.hosts[0].node.set_tunables(now, &[("peers_max", 64)]).unwrap();
+    hold_replies(&mut w);
+    for n in 0..100 {
+        w.inject(0, invented(n), &to_a(invented(n), GET), &[]);
+    }
+    assert_eq!(w.hosts[0].node.peers.nis.len(), 56);
+    assert!(w.hosts[0].node.counts.drops_for(DropReason::NoPeer) > 0, "all are in use");
+    w.route(0, "tcp9", "10.77.0.200@tcp");
+    let more = ["10.77.0.201@tcp", "10.77.1.201@tcp"].map(nid);
+    w.hosts[0].node.peer_add(now, more[0], &more, true, false).unwrap();
+    release_all(&mut w);
+    honest_traffic_flows(&mut w);
+}
+
+#[test]
+fn sources_that_requests_of_one_node_invent_take_half_of_the_table() {
+    let mut w = world(Profile::Default);
+    let now = w.now;
+    w.hosts[0].node.set_tunables(now, &[("peers_max", 64)]).unwrap();
+    hold_replies(&mut w);
+    for n in 0..100 {
+        w.inject(0, nid(X[0]), &to_a(invented(n), GET), &[]);
+    }
+    assert_eq!(w.hosts[0].node.peers.nis.len(), 32);
+    w.decide = Box::new(|_| Fate::Pass);
+    let c = w.host(Profile::Default, &C);
+    w.put(c, A[0], 1, true);
+    w.secs(1);
+    assert_eq!(w.events(c, 1).len(), 2, "SEND and ACK");
+    release_all(&mut w);
+    honest_traffic_flows(&mut w);
 }
 
 #[test]
