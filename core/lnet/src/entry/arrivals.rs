@@ -2,7 +2,7 @@
 //! is in `recv.rs`.
 
 use lnet_types::{Fault, Instant, MsgId, NiId, RxId};
-use lnet_wire::Hdr;
+use lnet_wire::{Hdr, Kind};
 
 use crate::msg::{Role, Stage};
 use crate::output::Verdict;
@@ -48,8 +48,12 @@ impl Node {
                 self.complete(now, msg, Ok(()), bytes);
             }
             (_, Err(fault)) => {
+                let kind = m.hdr.kind;
                 if !self.withdraw(msg) {
                     self.finish(now, msg, Err(fault));
+                } else if let Kind::Put { portal, .. } | Kind::Get { portal, .. } = kind {
+                    // The buffer that it leaves may be what others wait for (M-13).
+                    self.match_delayed(now, portal);
                 }
             }
         }

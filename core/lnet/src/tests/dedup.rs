@@ -13,7 +13,7 @@ use crate::portal::RESERVED_PORTAL;
 use crate::timers::TimerKind;
 use crate::{
     Doubt, DropReason, EventKind, Link, MatchEntry, MdOptions, MdSpec, NetTunables, NodeConfig,
-    Profile, Rx, Tunables, Unlink, Verdict,
+    Output, Profile, Rx, Tunables, Unlink, Verdict,
 };
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.77.1.2@tcp"];
@@ -386,6 +386,48 @@ fn a_copy_that_breaks_off_leaves_a_single_use_buffer_for_the_next() {
     assert!(w.inject(1, hdr.src, &further, &[9; 100]));
     assert_eq!(w.events(1, 5), [(EventKind::Put, true, true)]);
     assert!(!w.inject(1, hdr.src, &hdr, &[9; 100]), "the first copy in full is a duplicate");
+}
+
+/// M-13, M-26: a PUT that waits on a lazy portal gets the buffer that a copy has left.
+#[test]
+fn a_copy_that_breaks_off_leaves_its_single_use_buffer_to_a_deferred_put() {
+    const ONE: u64 = 0x1234;
+    let mut w = pair(Profile::Default, Profile::Default);
+    let (now, at) = (w.now, w.hosts[1].node.loopback());
+    let h = &mut w.hosts[1];
+    let buf = h.mem.add(vec![0; 100]);
+    let mut md = MdSpec::new(buf, 5);
+    (md.threshold, md.unlink) = (Some(1), Unlink::Auto);
+    md.options = MdOptions::OP_PUT;
+    h.node.set_lazy(now, PT, true).unwrap();
+    h.node.attach(now, PT, MatchEntry::bits(ONE), md).unwrap();
+    w.decide = Box::new(|t| if is_test(t) { Fate::Hold } else { Fate::Pass });
+    w.put(0, B[0], 7, false);
+    let (_, first) = w.held.pop_front().unwrap();
+    let Kind::Put { ack, hdr_data, portal, offset, .. } = first.hdr.kind else { panic!() };
+    let kind = Kind::Put { ack, match_bits: ONE, hdr_data, portal, offset };
+    let marked = Hdr { kind, ..first.hdr };
+    let kind =
+        Kind::Put { ack: lnet_wire::Handle::NONE, match_bits: ONE, hdr_data, portal, offset };
+    let waiting = Hdr { kind, src: nid("10.77.0.9@tcp"), ..first.hdr };
+    let is_there = |(id, n): &(&NiId, &Nid)| **n == marked.dst && Some(**id) != at;
+    let ni = *w.hosts[1].nids.iter().find(is_there).unwrap().0;
+    let rx = |from: Nid, id| Rx { ni, from, from_pid: Pid::LUSTRE, peer_ni: None, id: RxId(id) };
+    let node = &mut w.hosts[1].node;
+    let verdict = node.rx_header(now, rx(marked.src, 900), &marked);
+    let Verdict::Deliver { msg, .. } = verdict else { panic!("{verdict:?}") };
+    let verdict = node.rx_header(now, rx(waiting.src, 901), &waiting);
+    assert!(matches!(verdict, Verdict::Defer), "{verdict:?}");
+    node.rx_done(now, msg, Err(unknown()));
+    let is_resumed = |out: Output| match out {
+        Output::Resume { rx: RxId(901), verdict: Verdict::Deliver { msg, .. }, .. } => Some(msg),
+        _ => None,
+    };
+    let outputs = core::iter::from_fn(|| node.poll_output());
+    let resumed = outputs.filter_map(is_resumed).next().expect("the deferred PUT goes on");
+    node.rx_done(now, resumed, Ok(&[]));
+    w.drain();
+    assert_eq!(w.events(1, 5), [(EventKind::Put, true, true)]);
 }
 
 #[test]
