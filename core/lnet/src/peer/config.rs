@@ -4,6 +4,7 @@
 use lnet_types::{Errno, Instant, Nid, PeerId};
 
 use crate::Node;
+use crate::outbox::Work;
 use crate::peer::Facts;
 use crate::peer::cause::Cause;
 use crate::peer::eviction::Purpose;
@@ -277,14 +278,27 @@ impl Node {
 
     /// O-37: a locked peer keeps its identity and forgets the rest.
     pub(crate) fn reset_peer(&mut self, now: Instant, id: PeerId) {
+        let Some(peer) = self.peers.peers.get_mut(id) else { return };
+        let (primary, nis) = (peer.primary, peer.nis().collect::<Vec<_>>());
+        // What its data say that wait, or that are on their way, it was reset to forget.
+        let disc = &mut peer.disc;
+        let flights = [disc.learn.in_flight(), disc.teach.in_flight()];
+        disc.learn.land();
+        disc.teach.land();
+        (disc.received, disc.rebuild) = (None, false);
+        let runs = disc.is_running;
+        for md in flights.into_iter().flatten() {
+            self.unlink_md(now, md);
+        }
         self.query(now, id, Cause::Reset);
-        let Some(peer) = self.peers.peers.get(id) else { return };
-        let primary = peer.primary;
-        let nis: Vec<_> = peer.nis().collect();
         for ni in nis {
             if self.peers.nis.get(ni).is_some_and(|n| n.nid != primary) {
                 self.remove_peer_ni(now, ni);
             }
+        }
+        if runs {
+            // Messages and operations that wait for a discovery wait for the next one.
+            self.outbox.plan(Work::Discover(id));
         }
     }
 }

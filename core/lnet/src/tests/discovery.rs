@@ -820,6 +820,34 @@ fn a_refused_peer_add_leaves_nothing_behind() {
     assert_eq!(node.peer_view_of(nid(C[1])).unwrap().primary, nid(C[0]));
 }
 
+/// O-37.
+#[test]
+fn a_reset_peer_has_none_of_the_nids_of_a_ping_from_before_the_reset() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    w.host(Profile::Default, &B);
+    w.discovered(0, B[0]);
+    let state = PeerFlags::from_bits_truncate(peer(&w, 0, B[0]).2) | PeerFlags::LOCK_PRIMARY;
+    w.hosts[0].node.set_peer_state(nid(B[0]), state.bits()).unwrap();
+    let is_reply = |t: &Transmit| matches!(t.hdr.kind, Kind::Reply { .. });
+    w.decide = Box::new(move |t| if is_reply(t) { Fate::Hold } else { Fate::Pass });
+    w.hosts[0].node.discover(w.now, nid(B[0]), true);
+    w.secs(1);
+    assert_eq!(w.held.len(), 1);
+    w.hosts[0].node.peer_del(w.now, nid(B[0]), &[], false).unwrap();
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&B[..1]));
+    w.secs(1);
+    assert_eq!(w.held.len(), 2, "it is pinged anew");
+    w.release();
+    w.secs(1);
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&B[..1]), "what the earlier ping has brought");
+    assert!(w.hosts[0].reports.is_empty(), "who waits, waits for the new ping");
+    w.release();
+    w.secs(1);
+    assert_eq!(peer(&w, 0, B[0]).1, strings(&B));
+    assert!(w.hosts[0].reports.remove(0).outcome.is_ok());
+}
+
 /// Behind a router a lost answer is all there is to see of an interface that is gone.
 #[test]
 fn a_node_behind_a_router_is_asked_what_it_has_when_an_answer_is_missing() {
