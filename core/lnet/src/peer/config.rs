@@ -110,17 +110,17 @@ impl Node {
         }
         let peer = self.peers.peers.get(id).ok_or(Errno::ENOENT)?;
         let (mine, locked_at) = (peer.facts, peer.locked_at);
-        let limit = self.tunables.max_interfaces as usize;
-        if peer.ni_count() >= limit {
+        let is_full = peer.ni_count() >= self.tunables.max_interfaces as usize;
+        let known = self.peers.find(nid);
+        let owner = known.and_then(|ni| self.peers.nis.get(ni)).map(|n| n.peer);
+        if owner == Some(id) {
+            return Ok(());
+        }
+        if is_full {
             return Err(Errno::ENOSPC);
         }
-        if let Some(ni) = self.peers.find(nid) {
-            let Some(owner) = self.peers.nis.get(ni).map(|n| n.peer) else {
-                return Err(Errno::EFAULT);
-            };
-            if owner == id {
-                return Ok(());
-            }
+        if let Some(ni) = known {
+            let Some(owner) = owner else { return Err(Errno::EFAULT) };
             let Some(other) = self.peers.peers.get(owner) else { return Err(Errno::EFAULT) };
             if other.facts.contains(Facts::CONFIGURED) {
                 return Err(Errno::EEXIST);

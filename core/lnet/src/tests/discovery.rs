@@ -848,6 +848,18 @@ fn a_reset_peer_has_none_of_the_nids_of_a_ping_from_before_the_reset() {
     assert!(w.hosts[0].reports.remove(0).outcome.is_ok());
 }
 
+#[test]
+fn a_nid_that_a_peer_has_is_added_again_where_it_has_as_many_as_it_may() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    let (now, node) = (w.now, &mut w.hosts[0].node);
+    node.set_tunables(now, &[("max_interfaces", 16)]).unwrap();
+    let nids: Vec<_> = (1..=17).map(|n| nid(&format!("10.77.9.{n}@tcp"))).collect();
+    node.peer_add(now, nids[0], &nids[1..16], true, false).unwrap();
+    assert_eq!(node.peer_add(now, nids[0], &nids[15..16], true, false), Ok(()));
+    assert_eq!(node.peer_add(now, nids[0], &nids[16..], true, false), Err(Errno::ENOSPC));
+}
+
 /// Behind a router a lost answer is all there is to see of an interface that is gone.
 #[test]
 fn a_node_behind_a_router_is_asked_what_it_has_when_an_answer_is_missing() {
