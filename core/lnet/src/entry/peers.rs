@@ -46,9 +46,9 @@ impl Node {
         if primary.is_any() || primary.is_loopback() {
             return Err(Errno::EINVAL);
         }
-        let existed = self.peers.owner(primary).is_some_and(|p| {
-            self.peers.peers.get(p).is_some_and(|p| p.facts.contains(Facts::CONFIGURED))
-        });
+        let peer = self.peers.owner(primary).and_then(|id| self.peers.peers.get(id));
+        let existed =
+            peer.is_some_and(|p| p.facts.contains(Facts::CONFIGURED) && p.primary == primary);
         // With NIDs, an existing configured peer is taken as it is (O-34).
         if !existed || nids.is_empty() {
             self.create_configured(now, primary, multi_rail, lock_primary)?;

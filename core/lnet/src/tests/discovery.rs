@@ -860,6 +860,20 @@ fn a_nid_that_a_peer_has_is_added_again_where_it_has_as_many_as_it_may() {
     assert_eq!(node.peer_add(now, nids[0], &nids[16..], true, false), Err(Errno::ENOSPC));
 }
 
+/// O-33.
+#[test]
+fn a_peer_add_by_another_nid_than_the_primary_one_is_refused_with_nids_or_without() {
+    let mut w = World::new();
+    w.host(Profile::Default, &A);
+    let (now, node) = (w.now, &mut w.hosts[0].node);
+    let b = B.map(nid);
+    node.peer_add(now, b[0], &b, true, false).unwrap();
+    for nids in [&[][..], &b[1..], &b, &[nid(C[0])]] {
+        assert_eq!(node.peer_add(now, b[1], nids, true, false), Err(Errno::EEXIST), "{nids:?}");
+    }
+    assert_eq!(node.peer_add(now, b[0], &b[1..], true, false), Ok(()));
+}
+
 /// Behind a router a lost answer is all there is to see of an interface that is gone.
 #[test]
 fn a_node_behind_a_router_is_asked_what_it_has_when_an_answer_is_missing() {
