@@ -180,8 +180,13 @@ impl Node {
         // Round trips under way end by themselves: the node is there, and will respond.
         peer.disc.learn.land();
         peer.disc.teach.land();
+        let is_router = peer.gateway.is_router();
         self.transfer_routes(now, from, into);
         self.delete_peer(now, from);
+        if is_router {
+            // Rules name its routes' gateway by another NID now (U-25).
+            self.name_gateways();
+        }
         match self.peers.peers.get_mut(into) {
             Some(peer) => peer.disc.waiters.extend(waiters),
             None => {

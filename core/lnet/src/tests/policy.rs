@@ -412,6 +412,22 @@ fn router_rules_give_each_peer_its_preferred_gateways() {
     assert_eq!(routers(&w), [vec![], vec![]]);
 }
 
+/// U-25.
+#[test]
+fn router_rules_follow_a_gateway_that_a_configured_peer_takes_in() {
+    let mut w = pair(Profile::Default);
+    let (gateway, primary) = ("10.77.0.4@tcp", "10.77.0.5@tcp");
+    w.route(0, "tcp1", gateway);
+    add(&mut w, "dst 10.77.0.3@tcp rte 10.77.0.[4-9]@tcp");
+    let routers = |w: &World| {
+        let v = w.hosts[0].node.peer_view_of(nid(B[0])).unwrap();
+        v.nis.iter().find(|n| n.nid == nid(B[0])).unwrap().preferred_routers.clone()
+    };
+    assert_eq!(routers(&w), [nid(gateway)]);
+    w.hosts[0].node.peer_add(w.now, nid(primary), &[nid(gateway)], true, false).unwrap();
+    assert_eq!(routers(&w), [nid(primary)]);
+}
+
 #[test]
 fn interfaces_that_come_later_are_under_the_rules_too() {
     let mut w = World::new();
