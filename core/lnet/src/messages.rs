@@ -5,6 +5,7 @@
 //! that is freed stays as it is until the next message is written over it ([`Messages::begin`]).
 
 mod copies;
+mod resting;
 mod written;
 
 use core::fmt;
@@ -15,6 +16,7 @@ use slotmap::{Key, KeyData};
 
 use crate::msg::{Msg, Role};
 use copies::Copies;
+use resting::Resting;
 
 /// A place for a message, one after the other.
 struct Place {
@@ -38,6 +40,8 @@ pub(crate) struct Messages {
     answering: usize,
     /// Those with drivers that another copy has replaced.
     pub(crate) copies: Copies,
+    /// Those that rest.
+    pub(crate) resting: Resting,
     /// Walks over the whole table.
     #[cfg(test)]
     pub(crate) walks: core::cell::Cell<u64>,

@@ -45,6 +45,7 @@ struct Sum {
     counted: u32,
     answering: usize,
     remnants: usize,
+    resting: usize,
     deferred: usize,
 }
 
@@ -79,6 +80,8 @@ impl Node {
             self.msgs.answering(),
         )?;
         expect("replaced messages are counted", "node", sum.remnants, self.msgs.copies.len())?;
+        let resting = self.msgs.resting.all().count();
+        expect("resting messages are listed by target", "node", sum.resting, resting)?;
         let deferred = self.router.deferred.len();
         expect("deferred messages wait on this router", "router", sum.deferred, deferred)?;
         self.check_shares(&sum)
@@ -178,6 +181,11 @@ impl Node {
         sum.counted += u32::from(msg.counted);
         sum.answering += usize::from(msg.stage == Stage::Answering);
         sum.remnants += usize::from(msg.role == Role::Remnant);
+        if let Stage::Resting(_) = msg.stage {
+            let is_listed = self.msgs.resting.of(msg.hdr.dst).any(|listed| listed == id);
+            expect("a resting message is listed by its target", id, true, is_listed)?;
+            sum.resting += 1;
+        }
         if let Some(md) = msg.md {
             let exists = self.portals.mds.contains_key(md);
             expect("the descriptor of a message exists", (id, msg.role, md), true, exists)?;

@@ -6,8 +6,9 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::copies::Copies;
+use super::resting::Resting;
 use super::{Messages, Place};
-use crate::msg::{Msg, Role};
+use crate::msg::{Msg, Role, Stage};
 
 /// One place; the first has number 0 and is never taken.
 type Written<M> = (Option<M>, u32);
@@ -44,6 +45,11 @@ impl<'de> Deserialize<'de> for Messages {
         if all.copies.len() != remnants {
             return Err(D::Error::custom("messages: remnants and their number disagree"));
         }
+        let mut resting = Resting::default();
+        for (id, msg) in all.iter().filter(|(_, msg)| matches!(msg.stage, Stage::Resting(_))) {
+            resting.insert(msg.hdr.dst, id);
+        }
+        all.resting = resting;
         Ok(all)
     }
 }

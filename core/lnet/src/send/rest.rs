@@ -128,6 +128,8 @@ impl Node {
     pub(crate) fn rest(&mut self, now: Instant, id: MsgId, until: Instant) {
         let Some(msg) = live!(mut self.msgs, id) else { return };
         msg.stage = Stage::Resting(now);
+        let target = msg.hdr.dst;
+        self.msgs.resting.insert(target, id);
         self.timers.set(Timer::Backoff(id), until);
     }
 
@@ -137,6 +139,8 @@ impl Node {
             && let Stage::Resting(_) = msg.stage
         {
             msg.stage = Stage::Moving;
+            let target = msg.hdr.dst;
+            self.msgs.resting.remove(target, id);
             self.timers.stop(Timer::Backoff(id));
         }
     }
@@ -148,24 +152,29 @@ impl Node {
         if self.timers.count(TimerKind::Backoff) == 0 {
             return;
         }
-        let mut ids: Vec<(Instant, MsgId)> = Vec::new();
-        for (_, timer) in self.timers.of(TimerKind::Backoff) {
-            let Timer::Backoff(id) = timer else { continue };
+        let ids: Vec<MsgId> = match news {
+            News::Link => self.msgs.resting.all().collect(),
+            News::Rail(peer) | News::Life(peer) => self.resting_for(peer).collect(),
+        };
+        let mut due: Vec<(Instant, MsgId)> = Vec::new();
+        for id in ids {
             let Some(msg) = live!(self.msgs, id) else { continue };
             let Stage::Resting(since) = msg.stage else { continue };
-            let of_peer = |peer| self.peers.owner(msg.hdr.dst) == Some(peer);
-            if match news {
-                News::Link => true,
-                News::Rail(peer) => of_peer(peer),
-                News::Life(peer) => now >= since + STALE && of_peer(peer),
-            } {
-                ids.push((msg.born, id));
+            if !matches!(news, News::Life(_)) || now >= since + STALE {
+                due.push((msg.born, id));
             }
         }
-        ids.sort_unstable();
-        for (_, id) in ids {
+        due.sort_unstable();
+        for (_, id) in due {
             self.end_backoff(id);
         }
+    }
+
+    /// The messages that rest for the NIDs of a peer.
+    fn resting_for(&self, peer: PeerId) -> impl Iterator<Item = MsgId> + '_ {
+        let nis = self.peers.peers.get(peer).into_iter().flat_map(|peer| peer.nis());
+        let nids = nis.filter_map(|ni| self.peers.nis.get(ni)).map(|ni| ni.nid);
+        nids.flat_map(|nid| self.msgs.resting.of(nid))
     }
 
     /// Lets a message go whose time has come; the caller settles.

@@ -5,9 +5,9 @@ use core::time::Duration;
 
 use lnet_types::{Errno, Fault, HealthStatus};
 
-use super::world::{Fate, World};
+use super::world::{Fate, World, nid};
 use crate::timers::TimerKind;
-use crate::{EventKind, Link, Profile};
+use crate::{EventKind, Link, Profile, Transmit};
 
 const A: [&str; 2] = ["10.77.0.2@tcp", "10.78.0.2@tcp1"];
 const B: [&str; 2] = ["10.77.0.3@tcp", "10.78.0.3@tcp1"];
@@ -114,6 +114,31 @@ fn a_message_received_at_the_time_of_a_failure_is_no_sign_of_life() {
 }
 
 #[test]
+fn messages_that_rest_for_one_peer_cost_no_lookup_when_another_is_heard() {
+    let mut w = pair(Profile::Default);
+    let c = w.host(Profile::Default, &["10.77.0.4@tcp"]);
+    w.discovered(c, A[0]);
+    let is_for_b = |t: &Transmit| B.iter().any(|b| nid(b) == t.to.nid);
+    w.decide = Box::new(move |t| if is_for_b(t) { Fate::Fail(refused()) } else { Fate::Pass });
+    for user in 0..1000 {
+        w.put(0, B[0], user, true);
+    }
+    let node = |w: &World| {
+        let node = &w.hosts[0].node;
+        (node.timers.count(TimerKind::Backoff), node.peers.lookups.0.get())
+    };
+    let (resting, before) = node(&w);
+    assert_eq!(resting, 1000);
+    w.put(c, A[0], 1, false);
+    w.run(MS * 5);
+    let events = w.hosts[0].events.iter();
+    assert_eq!(events.filter(|e| e.kind == EventKind::Put).count(), 1);
+    let (resting, after) = node(&w);
+    assert_eq!(resting, 1000);
+    assert!(after - before < 20, "{} lookups", after - before);
+}
+
+#[test]
 fn a_resting_message_ends_with_one_error_at_its_deadline() {
     let mut w = pair(Profile::Default);
     refuse_all(&mut w);
@@ -172,9 +197,9 @@ fn the_last_attempt_is_not_wasted_on_a_rail_whose_far_end_is_known_to_be_down() 
     // The second rail has no listener, and the first has the better health in spite of its
     // failures.
     let (now, h) = (w.now, &mut w.hosts[0]);
-    let (&second, _) = h.nids.iter().find(|(_, n)| **n == super::world::nid(A[1])).unwrap();
-    h.node.peer_down(now, second, super::world::nid(B[1]), now);
-    h.node.set_peer_ni_health(now, Some(super::world::nid(B[1])), 500);
+    let (&second, _) = h.nids.iter().find(|(_, n)| **n == nid(A[1])).unwrap();
+    h.node.peer_down(now, second, nid(B[1]), now);
+    h.node.set_peer_ni_health(now, Some(nid(B[1])), 500);
     refuse_all(&mut w);
     w.put(0, B[0], 7, true);
     w.run(MS * 100);
