@@ -1,6 +1,6 @@
 //! Where memory and devices are: NUMA nodes, the CPU partitions that they are in, and the distances
 //! between them (S-41.5, S-42). Data that the shell reads from the system, or that a test makes up;
-//! nothing is known at first, and what is not known counts as equally near.
+//! nothing is known at first, and an interface of unknown place counts as near as the nearest one.
 
 use std::collections::BTreeMap;
 

@@ -211,7 +211,7 @@ impl Shown for Priority {
     }
 }
 
-/// A NUMA distance; unknown ones count as 0, so that they decide nothing among themselves.
+/// A NUMA distance. An unknown one counts as the least known one, or as 0 if none is known.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]

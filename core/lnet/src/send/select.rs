@@ -376,7 +376,7 @@ pub(crate) fn best_ni(
         return t.nis.contains_key(*only).then_some(*only);
     }
     let best = local_health(t, net);
-    let keyed = net
+    let candidates = net
         .nis
         .iter()
         .copied()
@@ -385,37 +385,39 @@ pub(crate) fn best_ni(
         .filter(|(id, _)| {
             let tried = |p: &PeerNiId| r.tried.contains(&(*id, *p));
             !once_each(t, r) || peer_net.is_none_or(|net| !net.nis.iter().all(tried))
-        })
-        .map(|(id, ni)| {
-            let first = t.tunables.udsp_first != 0;
-            let (excluded, path_turn) = pairing(t, ni.nid, peer_net);
-            let tried = r.tried.iter().filter(|_| avoids_tried(t)).filter(|&&(x, _)| x == id);
-            let key = NiKey {
-                fatal: Down(ni.fatal),
-                silent: silent(t, &[id], toward),
-                first_priority: priority(ni.port.grade.priority, first),
-                health: Reverse(within_range(t, ni.port.health, best)),
-                flapping: is_flapping(t, &ni.port.flaps),
-                tried: tried.count(),
-                priority: priority(ni.port.grade.priority, !first),
-                excluded: Excluded(excluded),
-                shaky: shaky(t, &[id], toward),
-                turn: ni.port.turn.standing(ni.port.grade.messages, net.floor),
-                path_turn,
-                distance: distance(t, r, ni),
-                credits: Reverse(ni.port.credits.free),
-                seq: ni.port.seq,
-            };
-            (id, key)
         });
+    let nearest = candidates.clone().filter_map(|(_, ni)| distance(t, r, ni)).min();
+    let keyed = candidates.map(|(id, ni)| {
+        let first = t.tunables.udsp_first != 0;
+        let (excluded, path_turn) = pairing(t, ni.nid, peer_net);
+        let tried = r.tried.iter().filter(|_| avoids_tried(t)).filter(|&&(x, _)| x == id);
+        let key = NiKey {
+            fatal: Down(ni.fatal),
+            silent: silent(t, &[id], toward),
+            first_priority: priority(ni.port.grade.priority, first),
+            health: Reverse(within_range(t, ni.port.health, best)),
+            flapping: is_flapping(t, &ni.port.flaps),
+            tried: tried.count(),
+            priority: priority(ni.port.grade.priority, !first),
+            excluded: Excluded(excluded),
+            shaky: shaky(t, &[id], toward),
+            turn: ni.port.turn.standing(ni.port.grade.messages, net.floor),
+            path_turn,
+            distance: distance(t, r, ni).or(nearest).unwrap_or(Distance(0)),
+            credits: Reverse(ni.port.credits.free),
+            seq: ni.port.seq,
+        };
+        (id, key)
+    });
     let name = |id| Named::Nid(t.nis.get(id).map_or(Nid::ANY, |ni| ni.nid));
     choose(rec, Step::Interface, keyed, name)
 }
 
-/// S-41.5: all distances within numa_range are the same.
-fn distance(t: Tables<'_>, r: &Request<'_>, ni: &Ni) -> Distance {
+/// S-41.5: all distances within numa_range are the same. `None` if it is not known: then the interface
+/// counts as near as the nearest candidate.
+fn distance(t: Tables<'_>, r: &Request<'_>, ni: &Ni) -> Option<Distance> {
     let range = u32::try_from(t.tunables.numa_range).unwrap_or(u32::MAX);
-    Distance(t.numa.distance(r.numa_node, ni.numa_node).map_or(0, |d| d.max(range)))
+    t.numa.distance(r.numa_node, ni.numa_node).map(|d| Distance(d.max(range)))
 }
 
 /// What pair rules say of a local interface: whether they map all the best interfaces of the peer to

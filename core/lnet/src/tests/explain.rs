@@ -479,3 +479,30 @@ fn paths_not_tried_come_before_paths_tried_until_all_were() {
     first.dedup();
     assert_eq!(first.len(), 4, "each of the four pairs once");
 }
+
+/// S-41.5, S-42.
+#[test]
+fn an_interface_of_unknown_numa_node_counts_as_near_as_the_nearest() {
+    for (places, used) in [
+        ([Some(0), None], (2, 2)),
+        ([None, Some(0)], (2, 2)),
+        ([None, None], (2, 2)),
+        ([Some(0), Some(1)], (4, 0)),
+    ] {
+        let mut w = pair(Profile::Default);
+        let n = &mut w.hosts[0].node;
+        n.set_numa_distances(vec![vec![10, 21], vec![21, 10]]).unwrap();
+        n.set_numa_home(Some(0));
+        for (a, place) in A.into_iter().zip(places) {
+            let id = ni_id(&w, a);
+            w.hosts[0].node.set_ni_numa_node(id, place).unwrap();
+        }
+        w.hosts[0].sent.clear();
+        for user in 0..4 {
+            w.put(0, B[0], user, false);
+            w.run(Duration::from_millis(10));
+        }
+        let from = |a| w.pairs(0).iter().filter(|p| p.0 == a).count();
+        assert_eq!((from(A[0]), from(A[1])), used, "{places:?}");
+    }
+}
