@@ -8,8 +8,9 @@
 //!
 //! What was in an evicted window is not known any more. For [`FORGET_AFTER`], as long as copies of its
 //! messages can be on their way, further copies of unknown names are refused that come by the same
-//! bringer; first copies too, if an evicted session had delivered further ones. What a gateway brought
-//! may come by another one next, so there the refusal holds for all bringers.
+//! bringer; first copies too, if an evicted session had delivered further ones. Its share is kept for so
+//! long, without sessions if need be. What a gateway brought may come by another one next, so there the
+//! refusal holds for all bringers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,6 +25,8 @@ use super::window::{Judgement, Window};
 pub(crate) const ENTRIES_MAX: usize = 1 << 20;
 /// What a session costs besides the entries of its window.
 pub(crate) const SESSION_ENTRIES: usize = 8;
+/// What the share of a bringer costs besides its sessions.
+const SHARE_ENTRIES: usize = 8;
 /// At the limit so many entries are freed at once.
 const ENTRIES_FREED: usize = ENTRIES_MAX / 64;
 /// Longer than this no copy is on its way: transports have ended its connection.
@@ -72,12 +75,19 @@ struct Session {
 }
 
 /// One bringer's part of the table.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Share {
     /// In the order in which they are looked at for eviction.
     sessions: VecDeque<SessionName>,
     entries: usize,
     forgotten: Forgotten,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        let forgotten = Forgotten::default();
+        Self { sessions: VecDeque::new(), entries: SHARE_ENTRIES, forgotten }
+    }
 }
 
 /// Until when copies may come of what was evicted.
@@ -91,6 +101,11 @@ impl Forgotten {
     fn note(&mut self, other: Self) {
         self.further = self.further.max(other.further);
         self.first = self.first.max(other.first);
+    }
+
+    /// Whether copies may come still.
+    fn is_pending(self, now: Instant) -> bool {
+        self.further.max(self.first).is_some_and(|until| now < until)
     }
 }
 
@@ -156,9 +171,12 @@ impl Sessions {
         let (by_gateway, bringer) = (bringer.is_gateway, bringer.nid);
         let session = Session { window, bringer, by_gateway, used: true };
         let entries = session.entries();
-        self.make_room(now, entries);
+        self.make_room(now, entries + SHARE_ENTRIES);
+        let share = self.shares.entry(bringer).or_insert_with(|| {
+            self.entries += SHARE_ENTRIES;
+            Share::default()
+        });
         self.entries += entries;
-        let share = self.shares.entry(bringer).or_default();
         share.entries += entries;
         share.sessions.push_back(mark.session);
         self.by_name.insert(mark.session, session);
@@ -201,6 +219,13 @@ impl Sessions {
 
     /// Keeps the table within its limit with so many entries more.
     fn make_room(&mut self, now: Instant, more: usize) {
+        if self.entries + more <= ENTRIES_MAX {
+            return;
+        }
+        let before = self.shares.len();
+        self.shares
+            .retain(|_, share| !share.sessions.is_empty() || share.forgotten.is_pending(now));
+        self.entries -= (before - self.shares.len()) * SHARE_ENTRIES;
         while self.entries + more > ENTRIES_MAX {
             let largest = self.shares.iter().max_by_key(|(_, share)| share.entries);
             let Some((&bringer, _)) = largest else { return };
@@ -208,9 +233,16 @@ impl Sessions {
         }
     }
 
-    /// Evicts sessions of a bringer that were not used for longest.
+    /// Evicts sessions of a bringer that were not used for longest. Where even the largest share has none
+    /// left, it goes itself, and what it refuses is refused from all.
     fn evict(&mut self, now: Instant, bringer: Nid) {
         let Some(share) = self.shares.get_mut(&bringer) else { return };
+        if share.sessions.is_empty() {
+            self.forgotten.note(share.forgotten);
+            self.entries = self.entries.saturating_sub(share.entries);
+            self.shares.remove(&bringer);
+            return;
+        }
         let keep = share.entries.saturating_sub(ENTRIES_FREED);
         while share.entries > keep
             && let Some(name) = share.sessions.pop_front()
@@ -230,11 +262,6 @@ impl Sessions {
                 .note(forgotten);
             self.by_name.remove(&name);
         }
-        if share.sessions.is_empty() {
-            self.entries = self.entries.saturating_sub(share.entries);
-            self.forgotten.note(share.forgotten);
-            self.shares.remove(&bringer);
-        }
     }
 
     /// How many sessions are known.
@@ -247,10 +274,11 @@ impl Sessions {
         self.shares.values().map(|share| share.sessions.len()).sum()
     }
 
-    /// The entries of all sessions, counted anew; those of the table and of all shares as they are
+    /// The entries of all sessions and shares, counted anew; those of the table and of all shares as they are
     /// counted.
     pub(crate) fn counted(&self) -> [usize; 3] {
-        let counted = self.by_name.values().map(Session::entries).sum();
+        let sessions: usize = self.by_name.values().map(Session::entries).sum();
+        let counted = sessions + self.shares.len() * SHARE_ENTRIES;
         [counted, self.entries, self.shares.values().map(|share| share.entries).sum()]
     }
 
@@ -333,6 +361,52 @@ mod tests {
         assert_eq!(copy(&mut s, NOW, 2, mark(1001, 6, true)), Judgement::Ancient, "may have come");
         let later = NOW + FORGET_AFTER;
         assert_eq!(copy(&mut s, later, 2, mark(1002, 7, true)), Judgement::Deliver);
+    }
+
+    #[test]
+    fn a_flood_of_names_by_many_bringers_is_refused_from_them_alone() {
+        const BRINGERS: u128 = 100;
+        let mut s = Sessions::default();
+        let names = (ENTRIES_MAX / SESSION_ENTRIES) as u64;
+        for name in 0..names {
+            let from = 1000 + u128::from(name) % BRINGERS;
+            copy(&mut s, NOW, from, mark(name << 8 | 0xFF, 7, name < 1000));
+        }
+        s.check();
+        let refused = |s: &mut Sessions, from| {
+            let name = mark(from as u64, 7, true);
+            copy(s, NOW, from, name) == Judgement::Ancient
+        };
+        let mut evicted: Vec<u128> =
+            (1000..1000 + BRINGERS).filter(|n| refused(&mut s, *n)).collect();
+        assert!(!evicted.is_empty(), "some has lost its sessions");
+        assert!(evicted.len() < 50, "{evicted:?}");
+        assert_eq!(copy(&mut s, NOW, 1, mark(1, 7, true)), Judgement::Deliver);
+        assert_eq!(copy(&mut s, NOW, 1, mark(2, 7, false)), Judgement::Deliver);
+        // Its share is kept no longer than that, where its place is needed.
+        let later = NOW + FORGET_AFTER;
+        for name in 0..names {
+            copy(&mut s, later, 2, mark(name << 8 | 0xFE, 7, false));
+        }
+        s.check();
+        evicted.retain(|n| s.shares.contains_key(&by(*n).nid));
+        assert_eq!(evicted, [], "no sessions, no refusal");
+    }
+
+    #[test]
+    fn shares_without_sessions_are_bounded_by_the_limit_of_all_entries() {
+        let mut s = Sessions::default();
+        for from in 0..(ENTRIES_MAX / SHARE_ENTRIES + 100) as u128 {
+            let share = s.shares.entry(by(1000 + from).nid).or_default();
+            share.forgotten = Forgotten { further: Some(NOW + FORGET_AFTER), first: None };
+            s.entries += SHARE_ENTRIES;
+            s.make_room(NOW, 0);
+        }
+        s.check();
+        assert_eq!(s.shares.len(), ENTRIES_MAX / SHARE_ENTRIES);
+        assert_eq!(copy(&mut s, NOW, 1, mark(1, 7, true)), Judgement::Ancient, "refused from all");
+        assert_eq!(copy(&mut s, NOW, 1, mark(1, 7, false)), Judgement::Deliver);
+        s.check();
     }
 
     #[test]

@@ -7,7 +7,7 @@ use lnet_wire::{Handle, Hdr, Kind};
 use super::{A, B, MS, X, handle, honest_traffic_flows, world};
 use crate::dedup::sessions::{ENTRIES_MAX, SESSION_ENTRIES};
 use crate::tests::world::{BITS, Fate, PT, World, nid};
-use crate::{DropReason, EventKind, Profile, Rx};
+use crate::{DropReason, EventKind, Profile, Rx, Verdict};
 
 /// A PUT without ACK from X to B that bears this mark.
 fn put(mark: Mark) -> Hdr {
@@ -61,6 +61,38 @@ fn a_flood_of_session_names_costs_only_the_neighbour_that_brings_them() {
     assert_eq!(w.hosts[1].node.counts.drops_for(DropReason::Duplicate), before + 1);
     let first = Hdr { src: nid(A[0]), ..put(Mark::new(SessionName::new(2), 1, true)) };
     assert!(w.inject(1, nid(A[0]), &first, &[]));
+    w.hosts[0].events.clear();
+    honest_traffic_flows(&mut w);
+}
+
+/// One host may connect under many NIDs.
+#[test]
+fn a_flood_of_session_names_from_100_nids_is_refused_from_these_alone() {
+    let mut w = world(Profile::Default);
+    let b = &mut w.hosts[1];
+    let (&ni, _) = b.nids.iter().find(|(_, n)| **n == nid(B[0])).unwrap();
+    for name in 0..(ENTRIES_MAX / SESSION_ENTRIES) as u64 {
+        let from = nid(&format!("10.88.0.{}@tcp", name % 100 + 1));
+        let rx = Rx { ni, from, from_pid: Pid::LUSTRE, peer_ni: None, id: lnet_types::RxId(77) };
+        let mark = Mark::new(SessionName::new(name * 0x1_0001), name, name < 100);
+        let mut hdr = Hdr { src: from, ..put(mark) };
+        // One that arrives, and so leaves a further copy behind; of the others no more than the name.
+        if name >= 100
+            && let Kind::Put { match_bits, .. } = &mut hdr.kind
+        {
+            *match_bits = 1;
+        }
+        if let Verdict::Deliver { msg, .. } = b.node.rx_header(w.now, rx, &hdr) {
+            b.node.rx_done(w.now, msg, Ok(&[]));
+        }
+    }
+    b.node.sessions.check();
+    w.drain();
+    let a = nid(A[0]);
+    for (name, further) in [(2, false), (4, true)] {
+        let hdr = Hdr { src: a, ..put(Mark::new(SessionName::new(name), 1, further)) };
+        assert!(w.inject(1, a, &hdr, &[]), "further copy: {further}");
+    }
     w.hosts[0].events.clear();
     honest_traffic_flows(&mut w);
 }
