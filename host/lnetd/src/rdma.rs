@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(made(128, None, None), (64, 128));
         assert_eq!(made(16, Some(3), Some(3)), (8, 8));
         assert_eq!(made(16, Some(99), Some(99)), (15, 32));
-        assert_eq!((depth(2), depth(1000)), (8, 255));
+        assert_eq!((o2ib_depth(2), o2ib_depth(1000)), (8, 255));
         let of = |peer_credits, credits| {
             bounded(NetTunables { peer_credits, credits, ..NetTunables::SOCK }).peer_credits
         };

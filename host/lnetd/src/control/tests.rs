@@ -221,7 +221,8 @@ fn target_of_a_daemon_is_served_until_it_is_removed_or_the_node_ends() {
     assert_eq!(states(&control), []);
     // The directory is free for another one, and for the next life of the node.
     control.answer(scratch.target("kv-1")).unwrap();
-    control.answer(Request::LnetUnconfigure).unwrap();
+    assert!(reason(&control, Request::LnetUnconfigure).contains("targets are served: kv-1"));
+    control.stop(core::time::Duration::ZERO);
     control.answer(Request::LnetConfigure { all: false, large: false }).unwrap();
     assert_eq!(states(&control), []);
     control.answer(scratch.target("kv-1")).unwrap();

@@ -311,7 +311,7 @@ mod of_a_daemon {
         assert_eq!(served.get("lock.t-lock.num_exports").unwrap(), "0\n");
         // One without locks has none.
         assert_eq!(served.get("ldlm.namespaces.kv-kv-1.lock_count"), Err(Errno::ENOENT));
-        served.0.answer(Request::LnetUnconfigure).unwrap();
+        served.0.stop(core::time::Duration::ZERO);
         assert_eq!(served.get("ldlm.namespaces.filter-t-ost.lock_count"), Err(Errno::ENOENT));
     }
 
@@ -334,7 +334,7 @@ mod of_a_daemon {
         assert_eq!(served.set("kv.kv-1.num_exports", "1"), Err(Errno::EACCES));
         served.0.answer(Request::TargetDel { name: "kv-1".to_owned() }).unwrap();
         assert_eq!(served.get("kv.kv-1.num_exports"), Err(Errno::ENOENT));
-        served.0.answer(Request::LnetUnconfigure).unwrap();
+        served.0.stop(core::time::Duration::ZERO);
         assert_eq!(served.get("ost.OSS.target.timeouts"), Err(Errno::ENOENT));
         assert_eq!(params::list_all(&served.0).len(), params::list().len());
     }
@@ -389,7 +389,7 @@ mod of_a_daemon {
             assert_eq!(served.set(name, value), Err(Errno::EINVAL), "{name} {value}");
         }
         // They outlive the node, as LNet's do.
-        served.0.answer(Request::LnetUnconfigure).unwrap();
+        served.0.stop(core::time::Duration::ZERO);
         assert_eq!(served.get("at_min").unwrap(), "40\n");
     }
 
