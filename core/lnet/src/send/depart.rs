@@ -204,6 +204,11 @@ impl Node {
                 msg.hdr.src = src_nid;
             }
             msg.hdr.dst = dst;
+            // An answer that leaves by another pair than it was addressed by is for another interface
+            // of its node now, which its first source may not lead to: it moves on from here (DEC-15).
+            if msg.may_move() && msg.src.is_some() && msg.role != Role::Forward {
+                msg.src = Some(src_nid);
+            }
             msg.tx = Some(Tx {
                 ni: ni_id,
                 peer_ni: Some(pni_id),

@@ -349,6 +349,28 @@ fn a_message_in_doubt_that_does_not_arrive_ends_at_its_deadline() {
 
 /// The sender has lost an interface, and its announcement has come, before the answer was written.
 #[test]
+fn an_answer_that_has_left_the_rail_of_its_request_leaves_the_next_one_too() {
+    for begun in [false, true] {
+        let mut w = pair(Profile::Default);
+        // The request goes by the first rail, its answer by the second one.
+        w.doubt(0, A[1], B[1], Doubt::Shaky);
+        w.doubt(1, B[0], A[0], Doubt::Shaky);
+        let mut first = true;
+        w.decide = Box::new(move |t| match is_reply(t) && core::mem::take(&mut first) {
+            false => Fate::Pass,
+            true if begun => Fate::Lose,
+            true => Fate::Hold,
+        });
+        w.get(0, B[0], 7);
+        w.run(MS * 10);
+        w.doubt(1, B[1], A[1], Doubt::Silent);
+        w.run(MS * 10);
+        assert_eq!(w.events(0, 7).last(), Some(&(EventKind::Reply, true, true)), "{begun}");
+        assert!(is_empty(&w), "{begun}");
+    }
+}
+
+#[test]
 fn an_answer_follows_its_node_from_an_interface_that_it_has_removed() {
     let layouts =
         [(A, B), (["10.77.0.2@tcp", "10.77.1.2@tcp"], ["10.77.0.3@tcp", "10.77.1.3@tcp"])];
