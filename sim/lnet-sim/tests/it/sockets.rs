@@ -50,6 +50,10 @@ sockets! {
     reset: "reset";
     router_death: "router-death";
     router_far_down: "router-far-down";
+    selftest_carrier: "selftest-carrier";
+    selftest_hole: "selftest-hole";
+    selftest_hole_two_nets: "selftest-hole-two-nets";
+    selftest_reset: "selftest-reset";
     slow: "slow";
 }
 
