@@ -4,6 +4,8 @@
 use std::env;
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 
@@ -13,6 +15,9 @@ use super::{bare, client, serve};
 
 /// PUTs and GETs of so many bytes or more are compared with a stream.
 const BULK: u32 = 64 << 10;
+
+/// A server that should end is looked at so often, at intervals of 10 ms.
+const ENDING: u32 = 100;
 
 /// A server that ends with this value.
 pub(super) struct Served(Child);
@@ -45,7 +50,15 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // If it is gone already there is nothing to end.
+        // It ends by itself when its input does, which lets it write what a build for training
+        // (`packaging/trained`) has counted; one that can't is ended.
+        drop(self.0.stdin.take());
+        for _ in 0..ENDING {
+            match self.0.try_wait() {
+                Ok(None) => thread::sleep(Duration::from_millis(10)),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
