@@ -50,7 +50,7 @@ impl UdspRule {
         let settled = |text: &Option<String>| text.as_deref().map(settled_pattern);
         let (src, dst, rte) = (settled(&self.src), settled(&self.dst), settled(&self.rte));
         let grades = matches!((&src, &dst, &rte), (Some(_), None, _) | (None, Some(_), None));
-        let priority = self.priority.or(grades.then_some(0));
+        let priority = self.priority.or_else(|| grades.then_some(0));
         Self { src, dst, rte, priority, ..*self }
     }
 }

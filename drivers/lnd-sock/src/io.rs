@@ -297,7 +297,7 @@ impl Streams for MioStreams {
             let written = match slices {
                 [one] => stream.write(one),
                 // Never `writev`: it raises SIGPIPE, which C programs with a node inside have not disabled.
-                many => SockRef::from(&*stream).send_vectored_with_flags(many, libc::MSG_NOSIGNAL),
+                many => SockRef::from(stream).send_vectored_with_flags(many, libc::MSG_NOSIGNAL),
             };
             match written {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
