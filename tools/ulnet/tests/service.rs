@@ -227,7 +227,7 @@ fn a_reload_of_a_shorter_file_ends_as_a_new_start_with_it() {
     let log = fs::read_to_string(s.dir.join("log")).unwrap();
     assert_eq!(s.ctl("export --backup"), fresh.ctl("export --backup"), "{log}");
     // Rules by addresses are not compared with the node: a change of them is refused by name.
-    let rules = bare.clone() + "ip2nets:\n- net-spec: tcp7\n  ip-range:\n    0: 127.0.0.*\n";
+    let rules = bare + "ip2nets:\n- net-spec: tcp7\n  ip-range:\n    0: 127.0.0.*\n";
     s.reload(&rules);
     let log = fs::read_to_string(s.dir.join("log")).unwrap();
     assert!(log.contains("a change of ip2nets needs a new start of the daemon"), "{log}");
