@@ -2,8 +2,9 @@
 //!
 //! Tables and upkeep. Configured peers and the rules of adding and removing NIDs are in `config.rs`.
 //! Discovery: its state in `sync.rs`, its causes in `cause.rs` and `query.rs`, its course in
-//! `discovery.rs` and `replies.rs`, retries in `retry.rs`, the merge of what was learnt in `merge.rs`. What is rejected
-//! of it: `admission.rs` and `claims.rs`; which records go where the table is full, in `eviction.rs`; previous owners of NIDs: `previous_owners.rs`. Which interface is used is decided in
+//! `discovery.rs` and `replies.rs`, retries in `retry.rs`, the merge of what was learnt in `merge.rs`. What
+//! is rejected of it: `admission.rs` and `claims.rs`; which records go where the table is full:
+//! `eviction.rs`; previous owners of NIDs: `previous_owners.rs`. Which interface is used is decided in
 //! `send/select.rs`.
 
 mod admission;
