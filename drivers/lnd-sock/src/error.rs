@@ -117,6 +117,26 @@ impl Why {
         }
     }
 
+    /// Whether what has arrived on the connection and is not read is as good as ever.
+    pub(crate) const fn leaves_to_read(self) -> bool {
+        match self {
+            Self::Orderly
+            | Self::Read(_)
+            | Self::Write(_)
+            | Self::Replaced
+            | Self::Sibling(_)
+            | Self::SiblingTimeout => true,
+            Self::Left
+            | Self::Truncated
+            | Self::SendTimeout
+            | Self::RecvTimeout
+            | Self::Protocol(_)
+            | Self::Misbehaved(_)
+            | Self::Stopped
+            | Self::Cut => false,
+        }
+    }
+
     /// Why the other connections to the peer end.
     pub(crate) const fn for_sibling(self) -> Self {
         match self {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{Ipv6Addr, Shutdown, SocketAddr, SocketAddrV6};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -348,6 +348,13 @@ impl Streams for MioStreams {
             return Err(EBADF);
         };
         SockRef::from(listener).bind_device(device.map(str::as_bytes)).map_err(|e| errno(&e))
+    }
+
+    fn finish(&mut self, stream: StreamId) {
+        if let Some(stream) = self.stream(stream) {
+            // One that broke has nothing more to say.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
     }
 
     fn close(&mut self, stream: StreamId, reset: bool) {

@@ -217,6 +217,10 @@ pub trait Streams {
         Err(Errno::EOPNOTSUPP)
     }
 
+    /// Nothing more is written: the other end sees an end of file behind what it has. What that sends can
+    /// still be read.
+    fn finish(&mut self, stream: StreamId);
+
     /// Closes the stream. With `reset` the other end sees a reset whatever was still on the way,
     /// otherwise an end of file (or a reset, if bytes that arrived were never read).
     fn close(&mut self, stream: StreamId, reset: bool);

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use lnet::{NI_STOPPED, Transmit};
 use lnet_types::{Errno, Fault, Instant, IoVec, MsgId, NiId, Nid};
+use smallvec::SmallVec;
 
 use super::SockDriver;
-use super::conn::{Conn, Phase, Up};
+use super::conn::{Conn, Outgoing};
 use crate::error::{RX_BROKEN, Why};
 use crate::peer::{ConnKey, PeerKey, Waiting};
 use crate::proto::admit::{AcceptFrom, judge_name};
@@ -31,7 +32,7 @@ impl<S: Streams> SockDriver<S> {
         key
     }
 
-    /// Closes a connection in any phase. `reset` sends a reset even if nothing is unread.
+    /// Closes a connection in any phase, whatever of it is unread. `reset` sends a reset even if nothing is.
     pub(super) fn close_conn<U: Upper + ?Sized>(
         &mut self,
         now: Instant,
@@ -41,11 +42,12 @@ impl<S: Streams> SockDriver<S> {
         up: &mut U,
     ) {
         self.stop_conn_timer(key);
-        let Some(conn) = self.conns.remove(key) else { return };
+        let Some(mut conn) = self.conns.remove(key) else { return };
+        let parted = conn.up().and_then(|state| state.parted);
         if let Some(place) = self.by_stream.get_mut(conn.stream.0 as usize) {
             *place = None;
         }
-        self.streams.close(conn.stream, reset);
+        self.streams.close(conn.stream, reset || parted.is_some_and(|parted| parted.reset));
         let pending = conn.is_pending();
         self.pending -= usize::from(pending);
         let ip = conn.remote.ip();
@@ -57,21 +59,30 @@ impl<S: Streams> SockDriver<S> {
                 self.by_address.remove(&ip);
             }
         }
-        if let Phase::Up(state) = conn.phase {
-            self.closed(now, key, conn.ni, *state, why, up);
+        let ni = conn.ni;
+        let Some(state) = conn.up_mut() else { return };
+        let outgoing = parted.is_none().then(|| state.take_outgoing(ni));
+        if let Some(msg) = state.inbound.take().and_then(|inbound| inbound.msg) {
+            up.rx_done(now, msg, Err(RX_BROKEN));
+        }
+        if let Some(deferred) = state.deferred.take() {
+            up.rx_gone(now, ni, deferred.rx);
+        }
+        if let Some(outgoing) = outgoing {
+            self.ended(now, key, outgoing, why, up);
         }
     }
 
-    /// What a usable connection leaves behind.
-    fn closed<U: Upper + ?Sized>(
+    /// What a usable connection had for its peer, and what its end means for the peer's others.
+    pub(super) fn ended<U: Upper + ?Sized>(
         &mut self,
         now: Instant,
         key: ConnKey,
-        ni: NiId,
-        state: Up,
+        outgoing: Outgoing,
         why: Why,
         up: &mut U,
     ) {
+        let Outgoing { ni, peer, from, kind, written, retained, items } = outgoing;
         self.stats.closed += 1;
         match why {
             Why::Orderly | Why::Left | Why::Stopped | Why::Cut => {}
@@ -86,30 +97,22 @@ impl<S: Streams> SockDriver<S> {
         }
         match why {
             Why::Protocol(_) | Why::Misbehaved(_) => {
-                tracing::info!(peer = %state.from, kind = %state.kind, ?why, "peer broke the protocol");
+                tracing::info!(peer = %from, %kind, ?why, "peer broke the protocol");
             }
-            _ => tracing::debug!(peer = %state.from, kind = %state.kind, ?why, "connection closed"),
-        }
-        if let Some(msg) = state.inbound.and_then(|inbound| inbound.msg) {
-            up.rx_done(now, msg, Err(RX_BROKEN));
-        }
-        if let Some(deferred) = state.deferred {
-            up.rx_gone(now, ni, deferred.rx);
+            _ => tracing::debug!(peer = %from, %kind, ?why, "connection closed"),
         }
         // An interface that is stopped in order sends what it has; any other may not have.
         let in_order = matches!(why, Why::Stopped);
-        if let Some(mut retained) = state.retained {
-            let in_doubt = self.hand_back(&mut retained, ni, state.from.nid, in_order);
+        if let Some(mut retained) = retained {
+            let in_doubt = self.hand_back(&mut retained, ni, from.nid, in_order);
             self.end_repaid(now, up);
             if !in_doubt.is_empty() {
                 up.tx_in_doubt(now, in_doubt);
             }
         }
         let legacy = self.config.legacy_close_status;
-        let mut tx = state.tx;
-        let items = tx.drain();
         if matches!(why, Why::Replaced) {
-            self.wait_again(now, state.peer, items);
+            self.wait_again(now, peer, items);
         } else {
             for (n, item) in items.into_iter().enumerate() {
                 if let Some(msg) = item.msg() {
@@ -117,22 +120,28 @@ impl<S: Streams> SockDriver<S> {
                 }
             }
         }
-        if state.written > 0 && !in_order {
-            up.written_lost(now, ni, state.from.nid);
+        if written > 0 && !in_order {
+            up.written_lost(now, ni, from.nid);
         }
-        let Some(peer) = self.peers.get_mut(state.peer) else { return };
-        peer.conns.retain(|conn| *conn != key);
-        peer.controls -= u32::from(state.kind == Kind::Control);
-        peer.dialer.unsettle();
+        let Some(record) = self.peers.get_mut(peer) else { return };
+        record.conns.retain(|conn| *conn != key);
+        record.controls -= u32::from(kind == Kind::Control);
+        record.dialer.unsettle();
         if why.takes_siblings() {
-            for sibling in peer.conns.clone() {
-                self.close_conn(now, sibling, why.for_sibling(), false, up);
+            for sibling in record.conns.clone() {
+                match why {
+                    // Of one who breaks the protocol nothing more is taken.
+                    Why::Protocol(_) | Why::Misbehaved(_) => {
+                        self.close_conn(now, sibling, why.for_sibling(), false, up);
+                    }
+                    _ => self.part_conn(now, sibling, why.for_sibling(), false, up),
+                }
             }
         }
-        let Some(peer) = self.peers.get(state.peer) else { return };
-        if peer.conns.is_empty() {
+        let Some(record) = self.peers.get(peer) else { return };
+        if record.conns.is_empty() {
             // A sibling may have been the last one and said so already.
-            self.last_closed(now, state.peer, why, up);
+            self.last_closed(now, peer, why, up);
         }
     }
 
@@ -206,10 +215,13 @@ impl<S: Streams> SockDriver<S> {
         why: Why,
         up: &mut U,
     ) {
-        let conns = self.peers.get(key).map(|peer| peer.conns.clone()).unwrap_or_default();
-        for conn in conns {
-            self.close_conn(now, conn, why, matches!(why, Why::Cut), up);
+        for conn in self.conns_of(key) {
+            self.close_conn(now, conn, why, false, up);
         }
+    }
+
+    fn conns_of(&self, key: PeerKey) -> SmallVec<[ConnKey; 3]> {
+        self.peers.get(key).map(|peer| peer.conns.clone()).unwrap_or_default()
     }
 
     /// Reports a message as failed.
@@ -292,7 +304,9 @@ impl<S: Streams> SockDriver<S> {
                     self.close_conn(now, attempt, Why::Orderly, false, up);
                 }
             }
-            self.close_peer_conns(now, *key, Why::Orderly, up);
+            for conn in self.conns_of(*key) {
+                self.part_conn(now, conn, Why::Orderly, false, up);
+            }
             if forget {
                 let fault = Why::Orderly.fault(0, false, self.config.legacy_close_status);
                 self.fail_waiting(now, *key, fault, up);

@@ -3,6 +3,7 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use lnet_types::{Instant, NiId, PeerNiId, ProcessId, RxId};
 use lnet_wire::Hdr;
@@ -16,7 +17,7 @@ use crate::proto::kinds::Kind;
 use crate::proto::load::Run;
 use crate::proto::retained::Retained;
 use crate::proto::sink::Inbound;
-use crate::proto::txq::TxQueue;
+use crate::proto::txq::{Queued, TxQueue};
 use crate::proto::watch::{Loss, Mark};
 use crate::stats::Traffic;
 use crate::streams::StreamId;
@@ -32,7 +33,8 @@ pub(super) struct Conn {
     pub(super) phase: Phase,
     /// Bytes of the handshake that are to be written, before anything else.
     pub(super) outbox: Outbox,
-    /// When the handshake must have gone on, for a connection without a peer.
+    /// When the handshake must have gone on, for a connection without a peer; when one that has parted from
+    /// its peer is closed.
     pub(super) timer: Instant,
     /// It is in the driver's list of that name.
     pub(super) in_dirty: bool,
@@ -102,9 +104,30 @@ pub(super) struct Up {
     /// The age of what is on the way, and what of it is lost.
     pub(super) mark: Mark,
     pub(super) loss: Loss,
+    /// It has parted from its peer and is only read any more (`part.rs`).
+    pub(super) parted: Option<Parted>,
     /// When it was last chosen, in uses of connections.
     pub(super) used: u64,
     pub(super) traffic: Traffic,
+}
+
+/// A connection that is only read any more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parted {
+    /// It ends with a reset.
+    pub(super) reset: bool,
+}
+
+/// What a connection has for its peer when it parts from it.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) ni: NiId,
+    pub(super) peer: PeerKey,
+    pub(super) from: ProcessId,
+    pub(super) kind: Kind,
+    pub(super) written: u64,
+    pub(super) retained: Option<Box<Retained>>,
+    pub(super) items: VecDeque<Queued>,
 }
 
 /// A message that waits for the node to find a buffer; the connection is not read meanwhile.
@@ -159,6 +182,20 @@ impl Conn {
 }
 
 impl Up {
+    /// Takes all that it has for its peer; `ni` is the connection's.
+    pub(super) fn take_outgoing(&mut self, ni: NiId) -> Outgoing {
+        self.tx_deadline = Instant::FAR_FUTURE;
+        Outgoing {
+            ni,
+            peer: self.peer,
+            from: self.from,
+            kind: self.kind,
+            written: self.written,
+            retained: self.retained.take(),
+            items: self.tx.drain(),
+        }
+    }
+
     /// Something is on its way that must make progress within `timeout`. When to look for the first time,
     /// if nothing was on the way before: four times within the limit (K-35).
     #[inline]

@@ -24,7 +24,7 @@ impl<S: Streams> SockDriver<S> {
             .map(|(key, _)| key)
             .collect();
         for key in &keys {
-            self.close_conn(now, *key, Why::Read(Errno::ECONNRESET), true, up);
+            self.part_conn(now, *key, Why::Read(Errno::ECONNRESET), true, up);
         }
         keys.len()
     }

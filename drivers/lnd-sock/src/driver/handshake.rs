@@ -389,6 +389,7 @@ impl<S: Streams> SockDriver<S> {
             acked: 0,
             mark: Mark::default(),
             loss: Loss::default(),
+            parted: None,
             used: 0,
             traffic: Traffic::default(),
         }));

@@ -12,6 +12,7 @@ mod dial;
 mod faults;
 mod handshake;
 mod lenders;
+mod part;
 mod receive;
 mod refused;
 mod show;
@@ -103,7 +104,7 @@ type Site = (Option<NamespaceId>, SocketAddr);
 enum Timer {
     /// A peer and all its connections.
     Peer(PeerKey),
-    /// A connection that belongs to no peer yet.
+    /// A connection that belongs to no peer yet, or has parted from it.
     Conn(ConnKey),
     /// A listener that could not accept.
     Accept(ListenerId),

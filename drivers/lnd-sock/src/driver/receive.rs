@@ -58,7 +58,7 @@ impl<S: Streams> SockDriver<S> {
             Phase::Up(state) if state.deferred.is_some() => {
                 // Nothing is read now, but a broken stream is noticed.
                 if let Some(errno) = self.streams.take_error(conn.stream) {
-                    self.close_conn(now, key, Why::Read(errno), false, up);
+                    self.part_conn(now, key, Why::Read(errno), false, up);
                 }
             }
             Phase::Up(_) => self.read_messages(now, key, up, mem),

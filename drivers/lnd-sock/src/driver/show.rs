@@ -32,7 +32,7 @@ impl<S: Streams> SockDriver<S> {
         self.conns
             .values()
             .filter_map(|conn| {
-                let up = conn.up()?;
+                let up = conn.up().filter(|up| up.parted.is_none())?;
                 Some(ConnInfo {
                     ni: conn.ni,
                     peer: up.from,

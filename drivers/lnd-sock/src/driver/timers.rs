@@ -43,7 +43,7 @@ impl<S: Streams> SockDriver<S> {
         self.timers.insert((at, Timer::Peer(key)));
     }
 
-    /// Sets the time limit of a connection without a peer.
+    /// Sets the time limit of a connection without a peer, or of one that has parted from it.
     pub(super) fn set_conn_timer(&mut self, key: ConnKey, at: Instant) {
         self.stop_conn_timer(key);
         if let Some(conn) = self.conns.get_mut(key) {
@@ -98,7 +98,11 @@ impl<S: Streams> SockDriver<S> {
                     if let Some(conn) = self.conns.get_mut(key) {
                         conn.timer = Instant::FAR_FUTURE;
                     }
-                    self.handshake_cut(now, key, Cut::Deadline, up);
+                    if self.conns.get(key).is_some_and(|conn| conn.up().is_some()) {
+                        self.close_conn(now, key, Why::Orderly, false, up);
+                    } else {
+                        self.handshake_cut(now, key, Cut::Deadline, up);
+                    }
                 }
                 Timer::Accept(listener) => self.accept(now, listener),
                 Timer::Look(key) => self.look(now, key, up),
@@ -222,7 +226,10 @@ impl<S: Streams> SockDriver<S> {
         }
         if state.tx_deadline <= now {
             let why = if replaces { Why::Replaced } else { Why::SendTimeout };
-            return self.close_conn(now, key, why, true, up);
+            return match why {
+                Why::Replaced => self.part_conn(now, key, why, true, up),
+                _ => self.close_conn(now, key, why, true, up),
+            };
         }
         // Messages have their own limits as well.
         let peer = state.peer;

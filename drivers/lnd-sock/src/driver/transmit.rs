@@ -334,7 +334,7 @@ impl<S: Streams> SockDriver<S> {
             }
         };
         if let Some(errno) = failed {
-            self.close_conn(now, key, Why::Write(errno), false, up);
+            self.part_conn(now, key, Why::Write(errno), false, up);
         }
     }
 

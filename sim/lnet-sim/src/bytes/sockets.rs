@@ -430,6 +430,13 @@ impl Streams for Sockets {
         super::tcp::BUFFERS
     }
 
+    fn finish(&mut self, stream: StreamId) {
+        if let Some(end) = self.end_mut(stream) {
+            end.finish();
+            self.talking.insert(stream.0);
+        }
+    }
+
     fn close(&mut self, stream: StreamId, reset: bool) {
         if self.end(stream).is_some() {
             self.let_go(stream.0, reset);

@@ -106,6 +106,7 @@ impl Streams for Script<'_> {
     fn buffers(&self, _: StreamId) -> (u32, u32) {
         (0, 0)
     }
+    fn finish(&mut self, _: StreamId) {}
     fn close(&mut self, _: StreamId, _: bool) {}
 }
 

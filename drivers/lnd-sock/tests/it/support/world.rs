@@ -124,6 +124,11 @@ impl Net {
         if self.weather.splits && n > 1 { 1 + self.prng.below(n as u64) as usize } else { n }
     }
 
+    fn finish(&mut self, pipe: usize, end: usize) {
+        self.pipes[pipe].ends[1 - end].eof = true;
+        self.tell(pipe, 1 - end, true, true);
+    }
+
     fn close(&mut self, pipe: usize, end: usize, reset: bool) {
         let unread = !self.pipes[pipe].ends[end].inbox.is_empty();
         self.pipes[pipe].ends[end].id = None;
@@ -338,6 +343,13 @@ impl Streams for SimStreams {
 
     fn buffers(&self, _: StreamId) -> (u32, u32) {
         (1 << 16, 1 << 17)
+    }
+
+    fn finish(&mut self, stream: StreamId) {
+        let mut net = self.net.borrow_mut();
+        if let Some((pipe, end)) = self.stream(&net, stream) {
+            net.finish(pipe, end);
+        }
     }
 
     fn close(&mut self, stream: StreamId, reset: bool) {

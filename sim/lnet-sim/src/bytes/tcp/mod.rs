@@ -228,6 +228,11 @@ impl End {
         self.expected + RECV_BUFFER.saturating_sub(self.inbox.len()) as u64
     }
 
+    /// The owner will write no more.
+    pub(super) fn finish(&mut self) {
+        self.fin |= self.state == State::Open;
+    }
+
     /// The owner lets go. Gives the segment that says so, if it is a reset; then the end is gone.
     pub(super) fn close(&mut self, reset: bool) -> Option<Segment> {
         self.holder = Holder::Orphan;
