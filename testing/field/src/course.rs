@@ -22,6 +22,8 @@ pub(crate) struct Course {
     pub(crate) end: Micros,
     /// When the first fault began, and when the last was over (the end, if it stayed).
     pub(crate) faults: (Micros, Micros),
+    /// When each of them began.
+    pub(crate) begun: Vec<Micros>,
     /// When each change of a carrier that flaps was begun.
     pub(crate) flaps: Vec<Micros>,
     /// When there was no way between the two ends of the load.
@@ -53,6 +55,7 @@ impl Course {
             begin,
             end,
             faults: (first.unwrap_or(end), last.unwrap_or(end)),
+            begun: done.iter().filter(|d| d.step.on).map(|d| d.began).collect(),
             flaps: done.iter().filter(is_flap).map(|d| d.began).collect(),
             dark: dark.map(|(from, to)| (real(from, true), real(to, false))).collect(),
         }

@@ -19,7 +19,7 @@ use crate::load::talk::{
 };
 use crate::measure::{self, Accounts, Figures};
 use crate::router::{Daemon, Duty};
-use crate::selftest::{self, Console, Session};
+use crate::selftest::{self, Batches, Console, Session};
 use crate::stage::Stage;
 
 /// What the load goes over.
@@ -321,9 +321,12 @@ impl Run<'_> {
         let server = self.daemons.get(&session.server).context("no server")?;
         let sockets = [socket, server.socket().to_owned()];
         let clock = self.clock;
-        let (course, progress) = selftest::watch(&sockets, clock, || self.course(begin))?;
+        let mut batches = Batches::new(session);
+        let (course, progress) =
+            selftest::watch(&sockets, (clock, begin), &mut batches, || self.course(begin))?;
         let mut server = Console::connect(&sockets[1])?;
-        selftest::figures(&mut console, &mut server, session, &progress, &course)
+        let seen = (&mut batches, &progress);
+        selftest::figures(&mut console, &mut server, session, seen, &course)
     }
 
     /// Lets the faults befall the hosts, and waits for the end.

@@ -1,6 +1,8 @@
 //! Scenarios whose workloads are windows of reads and writes: LNet selftest between two daemons, as
 //! operators run it. A window is the test's concurrency. Profiles may differ, so that one end stands for a kernel node.
 //!
+//! Workloads that begin and end with one another are a batch; batches may follow one another.
+//!
 //! What is measured is progress: for how long a test completed no call, and whether every call that
 //! the faults held up was completed in the end.
 
@@ -24,7 +26,6 @@ use crate::measure::{self, Figures, Spread};
 
 /// Key and names of the session.
 const KEY: u32 = 988;
-const BATCH: &str = "outage";
 const CLIENT: &str = "client";
 const SERVER: &str = "server";
 /// The session outlives a harness that is killed by so much, seconds.
@@ -46,7 +47,11 @@ pub(crate) struct Test {
     write: bool,
     size: u32,
     window: u32,
+    span: Span,
 }
+
+/// When a test begins and ends, counted from the beginning of the load.
+type Span = (Duration, Duration);
 
 /// The two ends, and the tests between them.
 #[derive(Clone, Debug)]
@@ -75,14 +80,58 @@ pub(crate) fn session(scenario: &Scenario) -> anyhow::Result<Option<Session>> {
         let (&[client], &[server]) = (&w.from.nodes()[..], &w.to.nodes()[..]) else {
             bail!("line {}: one client and one server are played on real sockets", w.line)
         };
-        let test = Test { write, size: w.size, window };
+        let test = Test { write, size: w.size, window, span: (w.start, w.end) };
         match &mut session {
             Some(s) if (s.client, s.server) == (client, server) => s.tests.push(test),
             Some(_) => bail!("line {}: one client and one server are played", w.line),
             None => session = Some(Session { client, server, tests: vec![test] }),
         }
     }
+    if let Some(session) = &mut session {
+        // Nodes list tests by batch.
+        session.tests.sort_by_key(|test| test.span);
+    }
     Ok(session)
+}
+
+impl Session {
+    /// The stretches of time that have a batch, in order.
+    fn batches(&self) -> BTreeSet<Span> {
+        self.tests.iter().map(|test| test.span).collect()
+    }
+}
+
+fn batch(span: Span) -> String {
+    format!("from-{}-ms", span.0.as_millis())
+}
+
+/// Batches that are still to be started, and then to be stopped.
+#[derive(Clone, Debug)]
+pub(crate) struct Batches {
+    waiting: BTreeSet<Span>,
+    running: BTreeSet<Span>,
+}
+
+impl Batches {
+    /// Those of a session that is to begin.
+    pub(crate) fn new(session: &Session) -> Self {
+        Self { waiting: session.batches(), running: BTreeSet::new() }
+    }
+
+    /// Starts and stops what is due, so long after the beginning of the load.
+    fn keep_up(&mut self, console: &mut Console, elapsed: Duration) -> anyhow::Result<()> {
+        while let Some(span) = self.waiting.first().copied().filter(|span| span.0 <= elapsed) {
+            console.all(Command::Run { batch: batch(span), timeout_s: 0 })?;
+            self.waiting.remove(&span);
+            self.running.insert(span);
+        }
+        let over: Vec<Span> = self.running.iter().copied().filter(|s| s.1 <= elapsed).collect();
+        for span in over {
+            console.all(Command::Stop { batch: batch(span), force: false })?;
+            self.running.remove(&span);
+        }
+        Ok(())
+    }
 }
 
 /// The console of a session, at the client's daemon.
@@ -150,7 +199,7 @@ impl Console {
         }
     }
 
-    /// Makes the session, and starts its tests.
+    /// Makes the session and its batches.
     ///
     /// # Errors
     /// A node refuses.
@@ -161,11 +210,13 @@ impl Console {
             self.order(Command::AddGroup { name: group.to_owned() })?;
             self.all(Command::AddNodes { group: group.to_owned(), nids: vec![nid] })?;
         }
-        self.order(Command::AddBatch { name: BATCH.to_owned() })?;
+        for span in session.batches() {
+            self.order(Command::AddBatch { name: batch(span) })?;
+        }
         for test in &session.tests {
-            let Test { write, size, window } = *test;
+            let Test { write, size, window, span } = *test;
             self.all(Command::AddTest(TestSpec {
-                batch: BATCH.to_owned(),
+                batch: batch(span),
                 from: CLIENT.to_owned(),
                 to: SERVER.to_owned(),
                 repeat: None,
@@ -175,12 +226,13 @@ impl Console {
                 kind: Kind::Brw(Brw { write, size, offset: 0, check: Check::Simple }),
             }))?;
         }
-        self.all(Command::Run { batch: BATCH.to_owned(), timeout_s: 0 })
+        Ok(())
     }
 
     /// Ends the tests. Returns how many calls were still under way when their time was over.
-    fn end(&mut self) -> anyhow::Result<u64> {
-        self.all(Command::Stop { batch: BATCH.to_owned(), force: false })?;
+    fn end(&mut self, batches: &mut Batches) -> anyhow::Result<u64> {
+        batches.waiting.clear();
+        batches.keep_up(self, Duration::MAX)?;
         let clock = Clock::new();
         let end = clock.now() + micros(DRAIN);
         loop {
@@ -239,14 +291,15 @@ pub(crate) struct Account {
     pub(crate) resends: u64,
 }
 
-/// Plays `faults` while the tests' progress is watched at the first of `sockets`, and concerns of the
-/// nodes at all of them.
+/// Plays `faults` from `begin` on while the batches are started and stopped and their progress is watched at
+/// the first of `sockets`, and concerns of the nodes at all of them.
 ///
 /// # Errors
 /// Those of `faults`, and of the console.
 pub(crate) fn watch<T>(
     sockets: &[PathBuf],
-    clock: Clock,
+    (clock, begin): (Clock, Micros),
+    batches: &mut Batches,
     faults: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, Progress)> {
     let over = AtomicBool::new(false);
@@ -259,7 +312,11 @@ pub(crate) fn watch<T>(
             let mut progress = Progress::default();
             while !over.load(Ordering::Relaxed) {
                 let tests = match consoles.first_mut() {
-                    Some((console, _)) => console.tests()?,
+                    Some((console, _)) => {
+                        let elapsed = clock.now().saturating_sub(begin);
+                        batches.keep_up(console, Duration::from_micros(elapsed))?;
+                        console.tests()?
+                    }
                     None => Vec::new(),
                 };
                 let done = tests.iter().map(|t| t.took.count() + t.errors).collect();
@@ -317,7 +374,19 @@ impl Progress {
     pub(crate) fn figures(&self, session: &Session, course: &Course, account: Account) -> Figures {
         let (begin, end, (from, to)) = (course.begin, course.end, course.faults);
         let all = || 0..self.tests();
-        let stall = |from, to| all().flat_map(|t| self.gaps(t, from, to)).fold(0.0, f64::max);
+        // Of each test within its own time.
+        let stall = |part: &dyn Fn(Micros, Micros) -> (Micros, Micros)| {
+            let of = |(t, test): (usize, &Test)| {
+                let (start, end) = test.span;
+                let (from, to) = part(begin + micros(start), begin + micros(end));
+                self.gaps(t, from, to).fold(0.0, f64::max)
+            };
+            session.tests.iter().enumerate().map(of).fold(0.0, f64::max)
+        };
+        // When the first fault of a stretch of time began; its end if there is none.
+        let struck = |start, end| {
+            course.begun.iter().copied().filter(|at| (start..end).contains(at)).min().unwrap_or(end)
+        };
         let rate = |from: Micros, to: Micros| {
             let bytes: u64 = all()
                 .zip(&session.tests)
@@ -325,20 +394,25 @@ impl Progress {
                 .sum();
             bytes as f64 / to.saturating_sub(from).max(1) as f64
         };
+        let lasts =
+            |t: &usize| session.tests.get(*t).is_some_and(|test| begin + micros(test.span.1) > to);
         let back = |t: usize| self.seen(t, to, end).next().map(|at| (at - to) as f64 / 1000.0);
-        let backs: Option<Vec<f64>> = all().map(back).collect();
+        let backs: Option<Vec<f64>> = all().filter(lasts).map(back).collect();
         let max = |max| Spread { max, ..Spread::default() };
-        let healthy = stall(begin + SETTLE, from);
-        // Of the test that was held up for longest.
-        let late = |t: usize| {
-            self.gaps(t, from, to).map(|gap| (gap - 2.0 * healthy).max(0.0)).sum::<f64>()
+        let healthy =
+            stall(&|start, end| ((start + SETTLE).min(struck(start, end)), struck(start, end)));
+        // Of the test that was held up for longest, within its own time.
+        let late = |(t, test): (usize, &Test)| {
+            let (start, end) = (begin + micros(test.span.0), begin + micros(test.span.1));
+            let (from, to) = (from.max(start).min(end), to.min(end).max(start));
+            self.gaps(t, from, to.max(from)).map(|gap| (gap - 2.0 * healthy).max(0.0)).sum::<f64>()
         };
         let minutes = to.saturating_sub(from) as f64 / 60e6;
-        let stalled = || all().map(late).fold(0.0, f64::max) / minutes;
+        let stalled = || session.tests.iter().enumerate().map(late).fold(0.0, f64::max) / minutes;
         Figures {
             healthy: max(healthy),
-            stall: max(stall(from, end)),
-            later: max(stall(to, end)),
+            stall: max(stall(&|start, end| (struck(start, end), end))),
+            later: max(stall(&|start, end| (start.max(to).min(end), end))),
             noticed: measure::noticed_after(self.noticed.iter().copied(), course.faults),
             stall_per_minute: (minutes > 0.0).then(stalled),
             back: (to < end)
@@ -363,11 +437,11 @@ pub(crate) fn figures(
     console: &mut Console,
     server: &mut Console,
     session: &Session,
-    progress: &Progress,
+    (batches, progress): (&mut Batches, &Progress),
     course: &Course,
 ) -> anyhow::Result<Figures> {
     let errors: u64 = console.tests()?.iter().map(|t| t.errors).sum();
-    let unfinished = console.end()?;
+    let unfinished = console.end(batches)?;
     let [corrupt, failed] = console.errors()?;
     let resends = console.resends()? + server.resends()?;
     let account = Account { errors: errors.max(failed), unfinished, corrupt, resends };

@@ -110,7 +110,7 @@ fn kinds(rounds: &[Figures]) -> String {
 pub fn table(rows: &[Row]) -> String {
     use std::fmt::Write as _;
     let mut out = String::from(
-        "| scenario | over | healthy p50/p99 ms | stall p50/p99/max ms | after 1 s p50/p99 ms \
+        "| scenario | over | healthy p50/p99/max ms | stall p50/p99/max ms | after 1 s p50/p99 ms \
          | back ms | errors (no way, dawn) | dup | lost | MB/s healthy/fault | resends | late ms | bars |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
     );
@@ -139,12 +139,13 @@ pub fn table(rows: &[Row]) -> String {
         };
         let _ = writeln!(
             out,
-            "| {} | {} | {:.2} / {:.1} | {:.2} / {:.1} / {:.1}{per_minute} | {:.2} / {:.1} | {back} \
+            "| {} | {} | {:.2} / {:.1} / {:.1} | {:.2} / {:.1} / {:.1}{per_minute} | {:.2} / {:.1} | {back} \
              | {} ({}, {}){} | {}{} | {} | {:.1} / {:.1} | {} | {:.1} | {} |",
             row.scenario,
             row.over,
             m(&|f| f.healthy.p50),
             m(&|f| f.healthy.p99),
+            m(&|f| f.healthy.max),
             m(&|f| f.stall.p50),
             m(&|f| f.stall.p99),
             m(&|f| f.stall.max),

@@ -81,7 +81,11 @@ fn what_was_acknowledged_before_a_reset_is_read_and_delivered() {
         });
         world.settle();
         for n in 1..4 {
-            assert_eq!(world.hosts[0].up.outcome(n), Some(Ok(())), "the sender has nothing to repeat");
+            assert_eq!(
+                world.hosts[0].up.outcome(n),
+                Some(Ok(())),
+                "the sender has nothing to repeat"
+            );
         }
         assert!(world.hosts[1].driver.connections().is_empty(), "nothing goes by it any more");
         world.resume(1, 1, &Decision::Keep);
