@@ -1,4 +1,5 @@
-//! The end of connections, peers and interfaces, and the fate of what they held (K-40 to K-43).
+//! The end of connections, peers and interfaces, and the fate of what they held (K-40 to K-43). Those that
+//! are read to their end before are in `part.rs`.
 
 use std::collections::VecDeque;
 

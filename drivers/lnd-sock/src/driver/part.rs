@@ -33,6 +33,7 @@ impl<S: Streams> SockDriver<S> {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let (stream, ni, in_backlog) = (conn.stream, conn.ni, conn.in_backlog || conn.in_verify);
         let held = conn.up().is_some_and(|state| state.deferred.is_some());
+        // One that is to be reset waits for no end of file: only what is known to be there is read.
         let is_unread = held || in_backlog || !reset;
         let Some(state) = conn.up_mut().filter(|_| why.leaves_to_read() && is_unread) else {
             return self.close_conn(now, key, why, reset, up);
