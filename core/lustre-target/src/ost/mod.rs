@@ -320,13 +320,6 @@ impl Ost {
         if plan::is_done(&work.served, cx) {
             return self.repeat(id, object, cx);
         }
-        if let (Some(replay), Some(object)) = (work.served.replay, object) {
-            let [before, ..] = replay.pre_versions;
-            if before != 0 && before != object.version {
-                cx.unfit(&work.served);
-                return self.end(id, cx);
-            }
-        }
         match (&work.request.ask, object) {
             (Ask::Write(..), object) => self.write(id, object, None, cx),
             (_, None) => self.refuse(id, Errno::ENOENT, cx),

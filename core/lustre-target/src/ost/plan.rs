@@ -1,5 +1,7 @@
 //! What a request changes, on its way to the store: with what the owners of objects have afterwards,
-//! and the record of its answer.
+//! and the record of its answer. That names no versions, as in all recordings: a change of an object says
+//! what is there afterwards, whatever was there before, and is brought back without what others have lost
+//! (P-152).
 
 use std::collections::BTreeMap;
 
@@ -45,8 +47,7 @@ impl Plan {
     /// One object changes.
     pub(super) fn of_object(name: Name, before: Object, after: Object, answer: Answer) -> Self {
         let put = Change::Put(Space::Objects, name.key(), after.to_bytes());
-        let pre_versions = [before.version, 0, 0, 0];
-        let mut plan = Self::new(vec![put], Answer { pre_versions, ..answer });
+        let mut plan = Self::new(vec![put], answer);
         plan.after = Some(Box::new((name, after)));
         plan.account(before.uid, -i128::from(before.size));
         plan.account(after.uid, i128::from(after.size));
@@ -58,7 +59,6 @@ impl Plan {
         self.changes.push(Change::Delete(Space::Objects, name.key()));
         self.changes.extend(object.data.map(|data| Change::Cut { data, from: 0 }));
         self.account(object.uid, -i128::from(object.size));
-        self.answer.pre_versions = [object.version, 0, 0, 0];
     }
 
     fn account(&mut self, uid: u32, bytes: i128) {

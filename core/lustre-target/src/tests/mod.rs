@@ -2,6 +2,7 @@
 //! their subjects.
 
 mod captures;
+mod kv_recovery;
 mod ost;
 mod ost_hostile;
 mod ost_locks;

@@ -9,8 +9,8 @@ use lnet_types::{Errno, Instant, IoVec, Memory, Nid, RegionId, Span};
 use lustre_wire::connect::ConnectData;
 use lustre_wire::{ImportKind, Opcode, Portal};
 use ptlrpc::{
-    Answer, Call, CallError, CallId, Config, Event, ImportConfig, ImportId, Past, Ptlrpc, Reply,
-    Rpc, ServiceConfig, TargetConfig, Tunables,
+    Answer, Call, CallError, CallId, Config, Event, ImportConfig, ImportId, Lose, Part, Past,
+    Ptlrpc, Reply, Rpc, ServiceConfig, TargetConfig, Tunables,
 };
 
 use crate::store::Store;
@@ -261,6 +261,12 @@ impl World {
             let waiting = exports.iter().flat_map(|view| rpc.waiting(view.id));
             waiting.map(|one| (one.body.opcode, one.high)).collect()
         })
+    }
+
+    /// The next reply of the server to an operation gets lost.
+    pub(super) fn lose_reply(&mut self, opcode: Opcode) {
+        let lose = Lose { opcode: Some(opcode), part: Part::Reply, count: 1 };
+        self.rpc(self.server, |rpc| rpc.lose(lose)).unwrap();
     }
 
     /// A client dies without a word.
