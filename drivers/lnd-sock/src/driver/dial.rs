@@ -131,7 +131,7 @@ impl<S: Streams> SockDriver<S> {
             }
             if self.look_at_conn(now, limits, conn) == Some(Seen::Silent) {
                 dropped = true;
-                self.close_conn(now, conn, Why::Orderly, true, up);
+                self.part_conn(now, conn, Why::Orderly, true, up);
             } else {
                 self.ask(now, conn);
             }
