@@ -101,8 +101,9 @@ impl Session {
     }
 }
 
-fn batch(span: Span) -> String {
-    format!("from-{}-ms", span.0.as_millis())
+/// The name of a batch: its beginning and its end.
+fn batch((begin, end): Span) -> String {
+    format!("{}-{}-ms", begin.as_millis(), end.as_millis())
 }
 
 /// Batches that are still to be started, and then to be stopped.
