@@ -1,7 +1,7 @@
 //! What a silent rail looks like seen from here: a way that is broken, an interface of the peer's, or
 //! one of ours (RS-028, RS-029, RS-034). A reading of what drivers say of all rails at this moment, for
-//! people; nothing is decided by it. A rail that nothing was sent over is above doubt, so the reading
-//! gets better as messages find other ways.
+//! people and for what is announced to peers (`cut_off.rs`). A rail that nothing was sent over is above doubt,
+//! so the reading gets better as messages find other ways.
 
 use core::fmt;
 

@@ -232,9 +232,9 @@ conduct! {
     announces_recovery: bool [YES, YES, NO, YES, YES],
         "H-92", "Peers are notified when an interface announced as down is at full health again";
     announces_cut_off: bool [YES, NO, NO, NO, NO],
-        "DEC-31, D-45", "An interface whose rail to a peer that does not suppress duplicates stays silent is announced to that peer as down";
+        "DEC-31, D-45", "An interface whose rail to a peer that does not suppress duplicates stays silent or slow is announced to that peer as down";
     repeats_announcements: bool [YES, NO, NO, NO, NO],
-        "D-45, H-9", "The loss of a link is announced again to peers that do not suppress duplicates, since what they had in hand undoes the first announcement";
+        "D-45, H-7, H-9", "What is announced as down to peers that do not suppress duplicates is announced again, since what was on its way undoes the first announcement";
     limits_announcements: bool [YES, YES, NO, YES, YES],
         "H-92", "Announcements for a flapping link are limited to one per second";
 

@@ -10,12 +10,12 @@ use crate::Doubt;
 /// The rails that are not above doubt. Nearly always empty, so that a caller can stop there.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Rails {
-    doubted: BTreeMap<(NiId, PeerNiId), (Doubt, Instant)>,
-    /// Interfaces of ours that these peers don't reach, as last decided (`cut_off.rs`).
+    doubted: BTreeMap<(NiId, PeerNiId), Doubted>,
+    /// Interfaces of ours that these peers don't reach, or reach badly, as last decided (`cut_off.rs`).
     pub(crate) cut_off: BTreeSet<(PeerId, NiId)>,
-    /// The peers to which the loss of a link is being announced again (`cut_off.rs`).
+    /// The peers to which an announcement is being repeated (`cut_off.rs`).
     pub(crate) reminded: BTreeSet<PeerId>,
-    /// Whether the loss of links is withdrawn from these at the moment, to be news again.
+    /// Whether it is withdrawn from these at the moment, to be news again.
     pub(crate) withdrawn: bool,
     /// Messages that were taken off a rail unsent.
     moved: u64,
@@ -29,6 +29,16 @@ pub(crate) struct Rails {
     recent: VecDeque<(NiId, PeerNiId)>,
 }
 
+/// A rail that is not above doubt.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+struct Doubted {
+    doubt: Doubt,
+    /// Since when it is this doubt.
+    since: Instant,
+    /// Since when the rail carries little or nothing, if it does.
+    lame: Option<Instant>,
+}
+
 /// Changes that are kept by rail, for hosts that look after each event: an event brings few of them.
 const RECENT: usize = 64;
 
@@ -39,29 +49,22 @@ impl Rails {
 
     /// What is thought of a rail.
     pub(crate) fn of(&self, ni: NiId, peer_ni: PeerNiId) -> Doubt {
-        self.doubted.get(&(ni, peer_ni)).map_or(Doubt::None, |(doubt, _)| *doubt)
+        self.doubted.get(&(ni, peer_ni)).map_or(Doubt::None, |doubted| doubted.doubt)
     }
 
     /// The peers' interfaces to which the rails from `ni` are silent.
     pub(crate) fn silent_from(&self, ni: NiId) -> impl Iterator<Item = PeerNiId> + '_ {
-        let silent = move |(rail, doubt): (&(NiId, PeerNiId), &(Doubt, Instant))| {
-            (rail.0 == ni && doubt.0 == Doubt::Silent).then_some(rail.1)
-        };
-        self.doubted.iter().filter_map(silent)
+        self.silent().filter(move |rail| rail.0 == ni).map(|rail| rail.1)
     }
 
     /// The rails that are silent.
     pub(crate) fn silent(&self) -> impl Iterator<Item = (NiId, PeerNiId)> + '_ {
-        let silent = |(_, (doubt, _)): &(_, &(Doubt, Instant))| *doubt == Doubt::Silent;
-        self.doubted.iter().filter(silent).map(|(rail, _)| *rail)
+        self.all().filter(|(_, doubt, _)| *doubt == Doubt::Silent).map(|(rail, ..)| rail)
     }
 
-    /// The rails that are silent, and since when.
-    pub(crate) fn silences(&self) -> impl Iterator<Item = (NiId, PeerNiId, Instant)> + '_ {
-        let silent = |(&(ni, peer_ni), &(doubt, since)): (&(NiId, PeerNiId), &(Doubt, Instant))| {
-            (doubt == Doubt::Silent).then_some((ni, peer_ni, since))
-        };
-        self.doubted.iter().filter_map(silent)
+    /// The rails that carry little or nothing, and since when.
+    pub(crate) fn lame(&self) -> impl Iterator<Item = (NiId, PeerNiId, Instant)> + '_ {
+        self.doubted.iter().filter_map(|((ni, peer_ni), d)| Some((*ni, *peer_ni, d.lame?)))
     }
 
     /// Counts a message that was taken off a rail unsent.
@@ -71,7 +74,7 @@ impl Rails {
 
     /// All of them, with the time since when they are doubted so.
     pub(crate) fn all(&self) -> impl Iterator<Item = ((NiId, PeerNiId), Doubt, Instant)> + '_ {
-        self.doubted.iter().map(|(rail, (doubt, since))| (*rail, *doubt, *since))
+        self.doubted.iter().map(|(rail, d)| (*rail, d.doubt, d.since))
     }
 
     /// Times that a rail fell under suspicion, or under a graver one.
@@ -135,7 +138,9 @@ impl Rails {
         if doubt == Doubt::None {
             self.doubted.remove(&rail);
         } else {
-            self.doubted.insert(rail, (doubt, now));
+            let lame = self.doubted.get(&rail).and_then(|before| before.lame).unwrap_or(now);
+            let lame = (doubt >= Doubt::Slow).then_some(lame);
+            self.doubted.insert(rail, Doubted { doubt, since: now, lame });
         }
         true
     }

@@ -187,6 +187,9 @@ impl Node {
             // It may have failed before it was known as a peer.
             self.queue_recovery(now, PortId::Peer(id));
         }
+        if self.rails.cut_off.contains(&(peer, by)) {
+            self.announce_again(now, peer);
+        }
         self.tell_resting(now, News::Life(peer));
     }
 

@@ -166,7 +166,7 @@ impl Node {
         self.rails.retain(|n, p| nis.contains_key(n) && peer_nis.contains_key(p));
         let own = self.nis.get(ni).map_or(Nid::ANY, |ni| ni.nid);
         tracing::debug!(from = %own, to = %nid, %doubt, "rail");
-        self.plan_cut_off(now, doubt == Doubt::Silent);
+        self.plan_cut_off(now, doubt >= Doubt::Slow);
         // An improvement matters too: messages that had nowhere to go may have now.
         if let Some(peer) = self.peers.nis.get(peer_ni).map(|n| n.peer) {
             self.move_messages(now, |node, msg| node.hop_of(msg) == Some(peer));

@@ -6,7 +6,7 @@ use super::Recording;
 
 const MAGIC: &[u8; 8] = b"ULNETREC";
 /// Goes up when a state or a call of a node changes between two releases of the same version.
-const FORMAT: u16 = 22;
+const FORMAT: u16 = 23;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Why bytes are not a recording that can be replayed.

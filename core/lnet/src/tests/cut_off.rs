@@ -64,6 +64,63 @@ fn a_kernel_node_leaves_an_interface_that_it_does_not_reach_and_returns_to_it() 
     assert_eq!(w.ni_health(0, A[1]), 1000);
 }
 
+/// The second node writes to the slow rail all the same, and what it hears by it undoes the announcement.
+#[test]
+fn a_slow_rail_that_delivers_is_announced_until_a_kernel_node_leaves_it() {
+    let mut w = beside_a_kernel_node();
+    w.doubt(0, A[1], B[0], Doubt::Silent);
+    w.run(ms(200));
+    w.doubt(0, A[1], B[0], Doubt::Slow);
+    w.run(ms(190));
+    assert_eq!(up(&w), [true, true], "it has not been so for long");
+    w.run(ms(20));
+    assert_eq!(up(&w), [true, false]);
+    assert_eq!(w.peer_health(1, A[1]), 900);
+    // A message of the first node that arrives late.
+    w.hosts[1].node.set_peer_ni_health(w.now, Some(nid(A[1])), 1000);
+    w.run(ms(100));
+    assert_eq!(w.peer_health(1, A[1]), 1000, "the rail is silent");
+    w.put_from(1, Some(B[0]), A[1], 1, false, crate::MdOptions::empty());
+    w.run(ms(3));
+    assert!(w.peer_health(1, A[1]) <= 700, "{}", w.peer_health(1, A[1]));
+    w.run(ms(600));
+    assert_eq!(up(&w), [true, false], "the last word is the truth");
+    // What it hears while it repeats them does not make it repeat more.
+    w.hosts[0].sent.clear();
+    for user in 2..102 {
+        w.put_from(1, Some(B[0]), A[1], user, false, crate::MdOptions::empty());
+        w.run(ms(10));
+    }
+    let pushes =
+        w.hosts[0].sent.iter().filter(|(_, h)| matches!(h.kind, Kind::Put { portal: 0, .. }));
+    let pushes = pushes.count();
+    assert!((13..=40).contains(&pushes), "in a second: {pushes}");
+
+    w.doubt(0, A[1], B[0], Doubt::Unproven);
+    w.run(ms(50));
+    assert_eq!(up(&w), [true, true]);
+    w.hosts[0].sent.clear();
+    w.secs(1);
+    assert!(w.hosts[0].sent.is_empty(), "{:?}", w.pairs(0));
+}
+
+#[test]
+fn a_rail_that_is_all_of_its_network_is_announced_to_a_peer_with_another_network() {
+    for (nets, expected) in [(2, false), (1, true)] {
+        let (a, b) = (["10.77.0.2@tcp", "10.77.1.2@tcp1"], ["10.77.0.3@tcp", "10.77.1.3@tcp1"]);
+        let mut w = World::new();
+        w.host_with(Profile::Default, &a, NetTunables::SOCK);
+        w.host_with(Profile::Kernel, &b[..nets], NetTunables::SOCK);
+        w.discovered(0, b[0]);
+        w.discovered(1, a[0]);
+        w.doubt(0, a[0], b[0], Doubt::Silent);
+        w.secs(1);
+        let peer = w.hosts[1].node.peer_view_of(nid(a[0])).unwrap();
+        let first = peer.nis.iter().find(|ni| ni.nid == nid(a[0])).unwrap();
+        assert_eq!(first.up, expected, "{nets} networks");
+    }
+}
+
 /// The first node's second interface has lost its link, and the second node has been notified.
 fn with_a_lost_link(profile: Profile) -> World {
     with_a_link_lost_after(profile, ms(0))

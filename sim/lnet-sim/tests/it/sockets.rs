@@ -55,6 +55,8 @@ sockets! {
     selftest_hole_two_nets: "selftest-hole-two-nets";
     selftest_reset: "selftest-reset";
     slow: "slow";
+    slow_64k: "slow-64k";
+    slow_kernel: "slow-kernel";
 }
 
 /// A reply that is with its driver when its interface is taken from the peer goes by another one at once,
