@@ -13,8 +13,9 @@
 //! touch; an interface that is cut off, when the peer is heard by it all the same. Then its rail delivers,
 //! if late, and may deliver what undoes the announcement; a rail that is silent both ways delivers nothing.
 //!
-//! What is announced of rails is for one peer alone: others may well reach the interface, and what they receive
-//! is the condition of the link (`ping.rs`).
+//! A router gets no announcement of a rail that is slow, or is all of its network: it would drop what it
+//! forwards to the interface. What is announced of rails is for one peer alone: others may well reach the
+//! interface, and what they receive is the condition of the link (`ping.rs`).
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ use lnet_wire::ping::{NiStatus, PingInfo};
 
 use crate::Node;
 use crate::blame::{self, Blame};
+use crate::peer::Facts;
 use crate::peer::cause::Cause;
 use crate::timers::Timer;
 
@@ -149,7 +151,15 @@ impl Node {
             }
             if now < since + LASTING {
                 next = next.min(since + LASTING);
-            } else if blame::of(self.tables(), ni, peer_ni) != Some(Blame::Theirs) {
+                continue;
+            }
+            let counts = match blame::of(self.tables(), ni, peer_ni) {
+                Some(Blame::Ours | Blame::Way) => true,
+                Some(Blame::Theirs) => false,
+                // A router drops what it would forward to an interface that is down: better late than lost.
+                Some(Blame::Undetermined) | None => !self.forwards(peer),
+            };
+            if counts {
                 found.insert((peer, ni));
             }
         }
@@ -176,6 +186,10 @@ impl Node {
             self.query(now, peer, Cause::Silent);
         }
         self.timers.hasten(Timer::CutOff, next);
+    }
+
+    fn forwards(&self, id: PeerId) -> bool {
+        self.peers.peers.get(id).is_some_and(|p| p.facts.contains(Facts::ROUTER_ENABLED))
     }
 
     /// Whether a peer has several of our interfaces to choose from, and does not find out by itself which of

@@ -105,19 +105,30 @@ fn a_slow_rail_that_delivers_is_announced_until_a_kernel_node_leaves_it() {
 }
 
 #[test]
-fn a_rail_that_is_all_of_its_network_is_announced_to_a_peer_with_another_network() {
-    for (nets, expected) in [(2, false), (1, true)] {
-        let (a, b) = (["10.77.0.2@tcp", "10.77.1.2@tcp1"], ["10.77.0.3@tcp", "10.77.1.3@tcp1"]);
+fn a_rail_that_is_all_of_its_network_is_announced_to_a_host_with_another_network() {
+    let (a, b) = (["10.77.0.2@tcp", "10.77.1.2@tcp1"], ["10.77.0.3@tcp", "10.77.1.3@tcp1"]);
+    for (doubt, nets, forwards, expected) in [
+        (Doubt::Silent, 2, false, false),
+        (Doubt::Slow, 2, false, false),
+        // It has no other way to us.
+        (Doubt::Silent, 1, false, true),
+        // It would drop what others send to us there.
+        (Doubt::Silent, 2, true, true),
+        (Doubt::Slow, 2, true, true),
+    ] {
         let mut w = World::new();
         w.host_with(Profile::Default, &a, NetTunables::SOCK);
-        w.host_with(Profile::Kernel, &b[..nets], NetTunables::SOCK);
+        match forwards {
+            true => w.router(Profile::Documents, &b[..nets]),
+            false => w.host_with(Profile::Kernel, &b[..nets], NetTunables::SOCK),
+        };
         w.discovered(0, b[0]);
         w.discovered(1, a[0]);
-        w.doubt(0, a[0], b[0], Doubt::Silent);
+        w.doubt(0, a[0], b[0], doubt);
         w.secs(1);
         let peer = w.hosts[1].node.peer_view_of(nid(a[0])).unwrap();
         let first = peer.nis.iter().find(|ni| ni.nid == nid(a[0])).unwrap();
-        assert_eq!(first.up, expected, "{nets} networks");
+        assert_eq!(first.up, expected, "{doubt}, {nets} networks, forwards: {forwards}");
     }
 }
 
