@@ -122,6 +122,7 @@ fn a_rail_that_is_all_of_its_network_is_announced_to_a_host_with_another_network
             true => w.router(Profile::Documents, &b[..nets]),
             false => w.host_with(Profile::Kernel, &b[..nets], NetTunables::SOCK),
         };
+        w.hosts[1].node.set_tunables(w.now, &[("suppress_duplicates", 0)]).unwrap();
         w.discovered(0, b[0]);
         w.discovered(1, a[0]);
         w.doubt(0, a[0], b[0], doubt);
