@@ -6,10 +6,10 @@ use core::time::Duration;
 use lnd_sock::{Refusal, SockConfig, Suspicion};
 use lnet::Doubt;
 use lnet_types::Errno;
-use lnet_wire::sock::{ConnType, Hello, Version};
+use lnet_wire::sock::{ConnType, FrameHdr, Hello, Version};
 
-use crate::raw_peer::{accepted, bytes_of, hello, hello_bytes_of, request};
-use crate::support::{Raw, Stands, World, addr, ni_start, nid};
+use crate::raw_peer::{accepted, bytes_of, hello, hello_bytes_of, request, wire_put};
+use crate::support::{Decision, Raw, Stands, World, addr, ni_start, nid};
 
 const LIMITS: Suspicion = Suspicion { after: Duration::from_millis(50), rtts: 8 };
 
@@ -100,25 +100,45 @@ fn an_attempt_that_has_just_begun_is_left_alone() {
     assert_eq!((world.hosts[0].up.arrived(), world.hosts[1].up.arrived()), (vec![1], vec![2]));
 }
 
+/// A new connection of a peer at `10.0.0.9`: what it is answered, and how it stands.
+fn connects_again(world: &mut World) -> (ConnType, Stands) {
+    let mut raw = Raw::connect(world, addr(9), addr(1), true);
+    raw.write(&request(nid(1)));
+    raw.write(&bytes_of(&hello(9, Version::V3, ConnType::CONTROL)));
+    world.settle();
+    let stands = raw.look();
+    (Hello::parse(&raw.got).expect("a HELLO").0.conn_type, stands)
+}
+
 #[test]
 fn a_connection_that_its_peer_has_lost_makes_room_for_a_new_one() {
     let mut world = suspecting(&[1]);
     let _gone = accepted(&mut world, Version::V3, ConnType::CONTROL);
     world.send_with(0, nid(9), 1, b"into the void", |_| ());
-    let again = |world: &mut World| {
-        let mut raw = Raw::connect(world, addr(9), addr(1), true);
-        raw.write(&request(nid(1)));
-        raw.write(&bytes_of(&hello(9, Version::V3, ConnType::CONTROL)));
-        world.settle();
-        let stands = raw.look();
-        (Hello::parse(&raw.got).expect("a HELLO").0.conn_type, stands)
-    };
     world.pass(ms(40));
-    assert_eq!(again(&mut world), (ConnType::NONE, Stands::Eof), "it may be as well as can be");
+    let again = connects_again(&mut world);
+    assert_eq!(again, (ConnType::NONE, Stands::Eof), "it may be as well as can be");
     world.pass(ms(40));
-    assert_eq!(again(&mut world), (ConnType::CONTROL, Stands::Open));
+    assert_eq!(connects_again(&mut world), (ConnType::CONTROL, Stands::Open));
     assert_eq!(world.hosts[0].up.lost, [nid(9)], "what was written to it is in doubt");
     assert_eq!(world.hosts[0].driver.connections().len(), 1);
+}
+
+#[test]
+fn a_connection_that_makes_room_for_a_new_one_is_read_to_its_end() {
+    let mut world = suspecting(&[1]);
+    let mut gone = accepted(&mut world, Version::V3, ConnType::CONTROL);
+    world.hosts[0].up.decisions = vec![Decision::Defer, Decision::Keep];
+    for n in 1..4 {
+        gone.write(&wire_put(Version::V3, FrameHdr::lnet(0, 0), n, b"acknowledged by our system"));
+    }
+    world.send_with(0, nid(9), 9, b"into the void", |_| ());
+    world.pass(ms(80));
+    assert_eq!(connects_again(&mut world), (ConnType::CONTROL, Stands::Open));
+    assert_eq!(world.hosts[0].driver.connections().len(), 1);
+    assert_eq!(world.hosts[0].up.arrived(), [], "the first still waits for a buffer");
+    world.resume(0, 0, &Decision::Keep);
+    assert_eq!(world.hosts[0].up.arrived(), [1, 2, 3]);
 }
 
 /// Its system acknowledges what arrives, whether or not its process comes to read it.
