@@ -32,6 +32,15 @@ pub enum Effect {
     Slow(u64),
 }
 
+/// What an interface passes in one direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Bytes per second; `None`: no limit.
+    pub bandwidth: Option<u64>,
+    /// Bytes that pass at once after a pause.
+    pub burst: u32,
+}
+
 /// The way from one rail to another, as it is now.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
@@ -57,10 +66,8 @@ pub struct Way {
     pub latency: Duration,
     /// Up to so much more.
     pub jitter: Duration,
-    /// Bytes per second; `None`: no limit.
-    pub bandwidth: Option<u64>,
-    /// Bytes that pass at once after a pause.
-    pub burst: u32,
+    /// What the interface at each end passes, the sender's first.
+    pub paces: [Pace; 2],
     /// What lies under LNet.
     pub transport: Transport,
 }
@@ -208,8 +215,9 @@ impl Links {
             || !directory.is_present(to)
             || (self.any_no_carrier > 0 && (self.lacks_carrier(from) || self.lacks_carrier(to)));
         for rule in &self.rules {
-            if rule.is_about(from, to) {
-                way.suffer(rule.effect);
+            let on = rule.place(from, to);
+            if on.contains(&true) {
+                way.suffer(rule.effect, on);
             }
         }
         // Nor is it for ever that everything is lost: what repeats is to see the end of it.
@@ -229,12 +237,15 @@ impl Links {
 }
 
 impl Rule {
-    fn is_about(&self, from: RailIx, to: RailIx) -> bool {
+    /// Which ends of a way are where the rule is: neither, if it is not about that way. Of one between two
+    /// places both are.
+    fn place(&self, from: RailIx, to: RailIx) -> [bool; 2] {
         let ends = |on: RailIx, peer: RailIx| {
             self.on.contains(on) && self.peer.as_ref().is_none_or(|p| p.contains(peer))
         };
-        (self.direction != Direction::In && ends(from, to))
-            || (self.direction != Direction::Out && ends(to, from))
+        let out = self.direction != Direction::In && ends(from, to);
+        let inward = self.direction != Direction::Out && ends(to, from);
+        if self.peer.is_some() { [out || inward; 2] } else { [out, inward] }
     }
 }
 
@@ -253,13 +264,13 @@ impl Way {
             drop_silent: Share::NONE,
             latency: net.latency,
             jitter: net.jitter,
-            bandwidth: net.bandwidth,
-            burst: net.burst,
+            paces: [Pace { bandwidth: net.bandwidth, burst: net.burst }; 2],
             transport: net.transport,
         }
     }
 
-    fn suffer(&mut self, effect: Effect) {
+    /// An effect at these ends.
+    fn suffer(&mut self, effect: Effect, on: [bool; 2]) {
         match effect {
             Effect::Cut => self.blocked = true,
             Effect::Refuse => self.refused = true,
@@ -275,9 +286,11 @@ impl Way {
                 self.jitter += jitter;
             }
             Effect::Slow(left) => {
-                self.bandwidth = Some(self.bandwidth.map_or(left, |b| b.min(left)));
-                // A slow link has nothing to give at once.
-                self.burst = 0;
+                for (pace, _) in self.paces.iter_mut().zip(on).filter(|(_, on)| *on) {
+                    pace.bandwidth = Some(pace.bandwidth.map_or(left, |b| b.min(left)));
+                    // A slow link has nothing to give at once.
+                    pace.burst = 0;
+                }
             }
         }
     }

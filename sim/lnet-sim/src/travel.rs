@@ -6,7 +6,7 @@ use lnet_scenario::Share;
 use lnet_types::{Instant, Prng};
 
 use crate::directory::RailIx;
-use crate::links::Way;
+use crate::links::{Pace, Way};
 
 /// Whether what befalls `share` befalls this one.
 pub(crate) fn chance(rng: &mut Prng, share: Share) -> bool {
@@ -36,6 +36,25 @@ struct Busy {
 #[derive(Debug, Default)]
 pub(crate) struct Cables(Vec<Busy>);
 
+impl Pace {
+    fn time(&self, bytes: u64) -> Duration {
+        let nanos = |bandwidth: u64| bytes.saturating_mul(1_000_000_000) / bandwidth.max(1);
+        Duration::from_nanos(self.bandwidth.map_or(0, nanos))
+    }
+
+    /// When an interface that is busy until `busy` has passed `len` bytes that come at `at`, and no sooner than
+    /// what came before.
+    fn pass(&self, busy: &mut Instant, at: Instant, len: u64) -> Instant {
+        if self.bandwidth.is_none() {
+            return at;
+        }
+        // So far an interface may be behind what it would have passed without a pause.
+        let ahead = nanos(self.time(self.burst.into()));
+        *busy = (*busy).max(Instant(at.0.saturating_sub(ahead))) + self.time(len);
+        at.max(*busy)
+    }
+}
+
 impl Cables {
     /// When `len` bytes that leave now are with the receiver, both interfaces being as busy as they
     /// are.
@@ -47,27 +66,15 @@ impl Cables {
         len: u64,
         way: &Way,
     ) -> Instant {
-        let mut at = now;
-        if let Some(bandwidth) = way.bandwidth {
-            let most = ends[0].max(ends[1]).0 as usize + 1;
-            if self.0.len() < most {
-                self.0.resize(most, Busy::default());
-            }
-            let time = |bytes: u64| {
-                Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / bandwidth.max(1))
-            };
-            let (takes, ahead) = (time(len), time(way.burst.into()));
-            // So far an interface may be behind what it would have passed without a pause.
-            let pass = |busy: &mut Instant, from: Instant| {
-                *busy = (*busy).max(Instant(from.0.saturating_sub(nanos(ahead)))) + takes;
-                *busy
-            };
-            at = at.max(pass(&mut self.0[ends[0].0 as usize].out, at)) + way.latency;
-            let first = Instant(at.0.saturating_sub(nanos(takes)));
-            at = at.max(pass(&mut self.0[ends[1].0 as usize].inward, first));
-        } else {
-            at += way.latency;
+        let [out, inward] = ends.map(|rail| rail.0 as usize);
+        let most = out.max(inward) + 1;
+        if self.0.len() < most {
+            self.0.resize(most, Busy::default());
         }
+        // Each has its own queue: what waits at a slow one does not hold up what others send or receive.
+        let [leaves, enters] = way.paces;
+        let left = leaves.pass(&mut self.0[out].out, now, len) + way.latency;
+        let at = left.max(enters.pass(&mut self.0[inward].inward, now + way.latency, len));
         at + draw(rng, way.jitter)
     }
 }

@@ -156,6 +156,11 @@ impl Serving {
         if targets.iter().any(|t| t.kind == TargetKind::Lock || t.kind.is_of_files()) {
             listen("cancels", (Portal::LDLM_CANCEL, Portal::LDLM_CANCEL_REPLY))?;
         }
+        // I/O under locks, too: how long others wait for a lock says nothing about how long it takes.
+        let files = self.scenario.rpc.fsname().is_some();
+        if !files && targets.iter().any(|t| t.kind == TargetKind::Lock) {
+            listen("target_io", (Portal::OST_IO, ImportKind::Osc.portals().1))?;
+        }
         for (name, [request, reply, bulk], max) in super::file::services(&self.scenario) {
             let mut config = ServiceConfig::new(name, request.0, reply.0, bulk.0);
             config.request_max = max;

@@ -57,6 +57,7 @@ sockets! {
     slow: "slow";
     slow_64k: "slow-64k";
     slow_kernel: "slow-kernel";
+    slow_one_net: "slow-one-net";
 }
 
 /// A reply that is with its driver when its interface is taken from the peer goes by another one at once,

@@ -13,8 +13,8 @@ use lnet::upper::Below;
 use lnet_scenario::{LoadKind, LockLoad, LockPart, NodeId, Pace, RpcLoad, Scenario, Share};
 use lnet_types::{ByteOrder, Errno, Instant, Prng};
 use lustre_target::lock::wire::{fence_of, resource_of};
-use lustre_wire::Buffers;
 use lustre_wire::ldlm::{InodeBits, LockFlags, Policy, ResourceName};
+use lustre_wire::{Buffers, ImportKind, Portal};
 use ptlrpc::{Call, CallError, CallId, Event, ImportId, Ptlrpc, Reply};
 
 use super::super::IO;
@@ -394,6 +394,7 @@ impl Locking {
         };
         let mut call = Call::new(IO, request(&io));
         call.modifies = false;
+        call.portals = Some((Portal::OST_IO, ImportKind::Osc.portals().1));
         match ptlrpc.rpc(below).call(stream.import, call) {
             Ok(call) => {
                 holding.busy = true;
