@@ -8,9 +8,11 @@
 //! ```
 //!
 //! Requests for one key take turns at its record; orders of a store take effect in order, so a turn
-//! ends when the last order is given. `wire.rs` has opcodes and buffers.
+//! ends when the last order is given. A change that stands on one that a crash may lose for good is answered
+//! when both are committed (`uncommitted.rs`). `wire.rs` has opcodes and buffers.
 
 mod item;
+mod uncommitted;
 pub mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,6 +25,7 @@ use crate::store::{Change, Outcome, Source, Space, StoreError, StoreOrder};
 use crate::targets::Kind;
 
 use item::{Item, Value};
+use uncommitted::Uncommitted;
 use wire::{Ask, Info, InfoFlags, KEY_MAX, Operation, VALUE_MAX};
 
 enum Stage {
@@ -56,6 +59,7 @@ pub struct Kv {
     work: BTreeMap<ServedId, Work>,
     /// Requests that wait for the one that is at the record of a key.
     turns: BTreeMap<Vec<u8>, VecDeque<ServedId>>,
+    uncommitted: Uncommitted,
 }
 
 impl core::fmt::Debug for Kv {
@@ -221,7 +225,7 @@ impl Kv {
         let transno = cx.rpc.transno(id);
         let mut changes = Vec::new();
         let mut info = Info { previous: version, flags: InfoFlags::APPLIED, ..Info::default() };
-        let mut when = When::Applied;
+        let mut when = self.uncommitted.change(&work.key, transno, &work.served);
         if work.operation == Operation::Del {
             changes.push(Change::Delete(Space::Objects, work.key.clone()));
         } else {
@@ -272,6 +276,10 @@ impl Kind for Kv {
         if let Err(errno) = self.start(id, cx) {
             self.refuse(id, errno, cx);
         }
+    }
+
+    fn committed(&mut self, cx: &mut Cx<'_, '_, '_>) {
+        self.uncommitted.committed(cx.committed());
     }
 
     fn bulk_done(

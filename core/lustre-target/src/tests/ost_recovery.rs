@@ -63,7 +63,7 @@ impl Shelf {
         Self(Arc::new(Mutex::new(inside)))
     }
 
-    fn orders(&self) -> usize {
+    pub(super) fn orders(&self) -> usize {
         self.0.lock().unwrap().orders
     }
 
