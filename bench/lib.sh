@@ -15,13 +15,15 @@ need() {
     command -v "$1" >/dev/null || { echo "MISSING: $1 is not installed, its rows are left out" >&2; return 1; }
 }
 
-# Runs something for a minute at most.
-run() { timeout 60 ${REALTIME:+chrt -f 10} "$@"; }
+# What something is run by: for a minute at most.
+by=(timeout 60 ${REALTIME:+chrt -f 10})
+run() { "${by[@]}" "$@"; }
 
 served=
 # Starts a server in the background, and gives it the time to listen.
 serve() {
-    run "$@" >/dev/null 2>&1 &
+    # No shell stands before it: `stop` would end that one alone.
+    "${by[@]}" "$@" >/dev/null 2>&1 &
     served=$!
     sleep 0.5
     kill -0 "$served" 2>/dev/null || { echo "$1 did not start as a server" >&2; return 1; }
