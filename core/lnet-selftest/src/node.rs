@@ -158,7 +158,7 @@ impl Selftest {
     pub fn command(&mut self, now: Instant, here: Here, id: CommandId, key: u32, command: Command) {
         let Self { io, calls, console, framework, .. } = self;
         if command == Command::Local {
-            console.tell(id, Answer::Local(local(framework, now)));
+            console.report(id, Answer::Local(local(framework, now)));
             return;
         }
         if let Command::Patience { seconds } = command {

@@ -9,7 +9,7 @@ use crate::{Event, EventKind, Node};
 
 impl Node {
     /// Makes the UNLINK event of a descriptor that ends without an operation (M-43).
-    pub(crate) fn tell_unlinked(&mut self, now: Instant, md: MdId, owner: Owner) {
+    pub(crate) fn report_unlinked(&mut self, now: Instant, md: MdId, owner: Owner) {
         let no_process = lnet_types::ProcessId { nid: Nid::ANY, pid: lnet_types::Pid::ANY };
         let event = || Event {
             kind: EventKind::Unlink,
@@ -29,7 +29,7 @@ impl Node {
             status: Ok(()),
             unlinked: true,
         };
-        if let Some(what) = self.outbox.tell(owner, Ok(()), true, event) {
+        if let Some(what) = self.outbox.report_end(owner, Ok(()), true, event) {
             let event = event();
             self.internal_event(now, what, &event, &[]);
         }

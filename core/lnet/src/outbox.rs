@@ -102,7 +102,7 @@ impl Outbox {
     /// An operation of a descriptor has ended, the `last` one, or another: its user gets the event, which
     /// is made for one that does, where it stays: it is large. `Some`: the node itself gets it.
     #[inline]
-    pub(crate) fn tell(
+    pub(crate) fn report_end(
         &mut self,
         owner: Owner,
         status: Result<(), Errno>,

@@ -190,7 +190,7 @@ impl Node {
         if self.rails.cut_off.contains(&(peer, by)) {
             self.announce_again(now, peer);
         }
-        self.tell_resting(now, News::Life(peer));
+        self.notify_resting(now, News::Life(peer));
     }
 
     /// A PUT or GET for us (2.4).

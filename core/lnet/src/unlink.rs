@@ -16,7 +16,7 @@ use crate::timers::{Timer, TimerKind};
 impl Node {
     pub(crate) fn unlink_md(&mut self, now: Instant, md: MdId) {
         if let Some(owner) = self.abort_md(md) {
-            self.tell_unlinked(now, md, owner);
+            self.report_unlinked(now, md, owner);
         }
     }
 
@@ -70,7 +70,7 @@ impl Node {
         if d.refs == 0 {
             let owner = d.owner;
             self.portals.mds.remove(md);
-            self.tell_unlinked(now, md, owner);
+            self.report_unlinked(now, md, owner);
         }
     }
 

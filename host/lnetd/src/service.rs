@@ -10,7 +10,7 @@ use sd_notify::NotifyState;
 use crate::control::Control;
 
 /// Tells systemd, if it is there.
-pub(crate) fn tell(states: &[NotifyState<'_>]) {
+pub(crate) fn report(states: &[NotifyState<'_>]) {
     if let Err(e) = sd_notify::notify(false, states) {
         tracing::warn!("cannot notify systemd of {states:?}: {e}");
     }
@@ -18,20 +18,20 @@ pub(crate) fn tell(states: &[NotifyState<'_>]) {
 
 /// Is ready.
 pub(crate) fn ready() {
-    tell(&[NotifyState::Ready]);
+    report(&[NotifyState::Ready]);
 }
 
 /// Begins to read its configuration anew.
 pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Ok(now) => report(&[NotifyState::Reloading, now]),
         Err(e) => tracing::warn!("cannot notify systemd of a reload: {e}"),
     }
 }
 
 /// Ends.
 pub(crate) fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    report(&[NotifyState::Stopping]);
 }
 
 /// Feeds the watchdog, if one was asked for: twice per interval the node is asked for a sign of life,
@@ -47,7 +47,7 @@ pub(crate) fn watchdog(control: &Arc<Control>) -> std::io::Result<()> {
         loop {
             // Waits for as long as the node does not answer: then systemd gets no sign of life.
             control.sign_of_life();
-            tell(&[NotifyState::Watchdog]);
+            report(&[NotifyState::Watchdog]);
             thread::sleep(interval);
         }
     })?;

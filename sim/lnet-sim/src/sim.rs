@@ -358,7 +358,7 @@ impl<F: Fabric> Sim<F> {
         f(&mut self.fabric, &mut cx)
     }
 
-    pub(crate) fn tell_fabric(&mut self, what: &Happening<'_>) {
+    pub(crate) fn notify_fabric(&mut self, what: &Happening<'_>) {
         self.with_fabric(|fabric, cx| fabric.happened(cx, what));
     }
 

@@ -47,11 +47,11 @@ impl Child {
             }
         });
         let mut this = Self { name: host.name().to_owned(), process, stdin, answers };
-        this.tell(role)?;
+        this.report(role)?;
         Ok(this)
     }
 
-    fn tell(&mut self, what: &impl serde::Serialize) -> anyhow::Result<()> {
+    fn report(&mut self, what: &impl serde::Serialize) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(what)?;
         line.push('\n');
         self.stdin.write_all(line.as_bytes()).with_context(|| format!("{} is gone", self.name))
@@ -77,7 +77,7 @@ impl Child {
 
     /// Has a command carried out.
     pub(crate) fn ask(&mut self, command: &Command) -> anyhow::Result<()> {
-        self.tell(command)?;
+        self.report(command)?;
         match self.answer()? {
             Answer::Done => Ok(()),
             other => bail!("{}: {command:?} was answered with {other:?}", self.name),
@@ -86,7 +86,7 @@ impl Child {
 
     /// Asks for its last word.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
-        self.tell(&Command::Finish)
+        self.report(&Command::Finish)
     }
 
     /// Its process id.

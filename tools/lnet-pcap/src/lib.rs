@@ -233,10 +233,10 @@ impl Tracked {
             Direction::ToClient => (&mut self.to_client, &mut to.to_client, &mut to.server_closed),
         };
         let (frame, time_ns) = (frame.number, frame.time_ns);
-        let mut tell = |signal| to.events.push(Event { direction, frame, time_ns, signal });
+        let mut record = |signal| to.events.push(Event { direction, frame, time_ns, signal });
         if tcp.syn {
             if stream.first().is_none() && !tcp.ack {
-                tell(Signal::Syn);
+                record(Signal::Syn);
             }
             stream.open(tcp.seq.wrapping_add(1));
         }
@@ -246,10 +246,10 @@ impl Tracked {
             to.segments.push(Segment { direction, frame, time_ns, bytes });
         }
         if tcp.rst {
-            tell(Signal::Rst);
+            record(Signal::Rst);
             *closed = Closed::Rst;
         } else if tcp.fin && *closed == Closed::Open {
-            tell(Signal::Fin);
+            record(Signal::Fin);
             *closed = Closed::Fin;
         }
     }

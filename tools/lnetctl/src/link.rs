@@ -31,7 +31,7 @@ impl Link {
 impl Link {
     /// Prints a missing right on standard error, for scripts and persons, whatever else the command
     /// makes of it: who asked, for what, and what it takes.
-    fn tell(&mut self, refusal: &AdminError) {
+    fn report(&mut self, refusal: &AdminError) {
         if let (true, Some(why)) = (refusal.is_not_permitted(), &refusal.detail)
             && self.printed.as_ref() != Some(why)
         {
@@ -65,7 +65,7 @@ impl Ask for Link {
         match &answer {
             Ok(_) => {}
             Err(ClientError::Refused(refusal)) => {
-                self.tell(refusal);
+                self.report(refusal);
             }
             Err(_) => self.client = None,
         }

@@ -26,7 +26,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use link::{Child, Order, Tell};
+use link::{Child, ChildReport, Order};
 use rails::RailView;
 
 /// Moves a file between two LNet nodes over two rails, cuts one rail in the middle and restores it.
@@ -100,7 +100,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
             if options.node.is_some() {
-                link::tell(&Tell::Failed { why: format!("{e:#}") });
+                link::report(&ChildReport::Failed { why: format!("{e:#}") });
             } else {
                 eprintln!("ulnet demo: {e:#}");
             }
@@ -150,7 +150,7 @@ fn conduct(options: &Options) -> anyhow::Result<bool> {
     let mut receiver = Child::start("receive")?;
     receiver.order(&Order::Receive { port, ips: there.to_vec(), copy: copy.clone() })?;
     let mut seen = Seen::default();
-    receiver.wait_for(SILENCE_MAX, |t| matches!(t, Tell::Ready))?;
+    receiver.wait_for(SILENCE_MAX, |t| matches!(t, ChildReport::Ready))?;
     let mut sender = Child::start("send")?;
     sender.order(&Order::Send {
         port,
@@ -161,8 +161,8 @@ fn conduct(options: &Options) -> anyhow::Result<bool> {
         seconds: options.seconds,
         free: if options.no_cut { 100 } else { RESTORE_AT },
     })?;
-    let found = sender.wait_for(SILENCE_MAX, |t| matches!(t, Tell::Discovered { .. }))?;
-    if let Tell::Discovered { primary, nids } = found {
+    let found = sender.wait_for(SILENCE_MAX, |t| matches!(t, ChildReport::Discovered { .. }))?;
+    if let ChildReport::Discovered { primary, nids } = found {
         say(&format!("discovered {primary}, Multi-Rail, reachable as {}\n", nids.join(" and ")));
     }
     let shown =
@@ -193,23 +193,23 @@ fn watch(
     while seen.sent.is_none() || seen.received.is_none() {
         if let Some(tell) = receiver.poll(Duration::ZERO)? {
             match tell {
-                Tell::Received(report) => seen.received = Some(report),
-                Tell::Failed { why } => bail!("receiver: {why}"),
+                ChildReport::Received(report) => seen.received = Some(report),
+                ChildReport::Failed { why } => bail!("receiver: {why}"),
                 _ => {}
             }
         }
         if seen.sent.is_some() {
             // The sender is done and the receiver checks what it has.
             if seen.received.is_none() {
-                match receiver.wait_for(SILENCE_MAX, |t| matches!(t, Tell::Received(_)))? {
-                    Tell::Received(report) => seen.received = Some(report),
+                match receiver.wait_for(SILENCE_MAX, |t| matches!(t, ChildReport::Received(_)))? {
+                    ChildReport::Received(report) => seen.received = Some(report),
                     _ => unreachable!("only reports are waited for"),
                 }
             }
             continue;
         }
         match sender.poll(Duration::from_millis(200))? {
-            Some(Tell::Progress { done, rails }) => {
+            Some(ChildReport::Progress { done, rails }) => {
                 seen.lowest.resize(rails.len(), 1000);
                 for (low, rail) in seen.lowest.iter_mut().zip(&rails) {
                     *low = (*low).min(rail.health);
@@ -238,20 +238,20 @@ fn watch(
                     announce(&bar, "--- rail 2 is back ---");
                 }
             }
-            Some(Tell::Healed { after_ms }) => {
+            Some(ChildReport::Healed { after_ms }) => {
                 let seconds = after_ms as f64 / 1000.0;
                 announce(
                     &bar,
                     &format!("--- rail 2 carries its share again after {seconds:.1} s ---"),
                 );
             }
-            Some(Tell::Sent(report)) => {
+            Some(ChildReport::Sent(report)) => {
                 seen.rails.clone_from(&report.rails);
                 bar.set_position(size);
                 bar.finish();
                 seen.sent = Some(report);
             }
-            Some(Tell::Failed { why }) => bail!("sender: {why}"),
+            Some(ChildReport::Failed { why }) => bail!("sender: {why}"),
             Some(_) => {}
             None if sender.silence() > SILENCE_MAX => bail!("sender: no sign of life"),
             None => {}

@@ -44,7 +44,7 @@ pub(crate) enum Order {
 
 /// From a node to the conductor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Tell {
+pub(crate) enum ChildReport {
     Ready,
     Discovered {
         primary: String,
@@ -89,7 +89,7 @@ pub(crate) struct ReceiveReport {
 }
 
 /// Sends news to the conductor. If it is gone there is no recipient.
-pub(crate) fn tell(news: &Tell) {
+pub(crate) fn report(news: &ChildReport) {
     if let Ok(mut line) = serde_json::to_vec(news) {
         line.push(b'\n');
         let _ = io::stdout().lock().write_all(&line);
@@ -110,7 +110,7 @@ pub(crate) fn orders() -> Receiver<Order> {
                     }
                 }
                 Err(e) => {
-                    return tell(&Tell::Failed { why: format!("order {line:?}: {e}") });
+                    return report(&ChildReport::Failed { why: format!("order {line:?}: {e}") });
                 }
             }
         }
@@ -142,7 +142,7 @@ pub(crate) struct Child {
     role: &'static str,
     process: process::Child,
     orders: ChildStdin,
-    news: Receiver<Tell>,
+    news: Receiver<ChildReport>,
     heard: Instant,
 }
 
@@ -162,7 +162,7 @@ impl Child {
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let news = serde_json::from_str(&line)
-                    .unwrap_or_else(|e| Tell::Failed { why: format!("news {line:?}: {e}") });
+                    .unwrap_or_else(|e| ChildReport::Failed { why: format!("news {line:?}: {e}") });
                 if tx.send(news).is_err() {
                     return;
                 }
@@ -183,7 +183,7 @@ impl Child {
     }
 
     /// The next news within `patience`, if any.
-    pub(crate) fn poll(&mut self, patience: Duration) -> anyhow::Result<Option<Tell>> {
+    pub(crate) fn poll(&mut self, patience: Duration) -> anyhow::Result<Option<ChildReport>> {
         match self.news.recv_timeout(patience) {
             Ok(news) => {
                 self.heard = Instant::now();
@@ -201,13 +201,13 @@ impl Child {
     pub(crate) fn wait_for(
         &mut self,
         patience: Duration,
-        wanted: impl Fn(&Tell) -> bool,
-    ) -> anyhow::Result<Tell> {
+        wanted: impl Fn(&ChildReport) -> bool,
+    ) -> anyhow::Result<ChildReport> {
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.poll(left)? {
-                Some(Tell::Failed { why }) => bail!("{} process: {why}", self.role),
+                Some(ChildReport::Failed { why }) => bail!("{} process: {why}", self.role),
                 Some(news) if wanted(&news) => return Ok(news),
                 Some(_) => {}
                 None => bail!("{} process: no sign of life", self.role),

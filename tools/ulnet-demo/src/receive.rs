@@ -14,7 +14,7 @@ use lnet::MatchEntry;
 use lnet_rt::{AttachOptions, Attachment, Buffer};
 use sha2::{Digest as _, Sha256};
 
-use super::link::{self, Order, ReceiveReport, Tell};
+use super::link::{self, ChildReport, Order, ReceiveReport};
 use super::protocol::{self, BEGIN, BITS, CHUNK, CHUNK_MAX, END, STATE, STATE_HEAD};
 use super::rails::Rails;
 use super::send::obey;
@@ -43,7 +43,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
     for _ in 0..BUFFERS {
         posted.push(attach(&rails, CHUNK, Buffer::zeroed(BUFFER_BYTES), chunks)?);
     }
-    link::tell(&Tell::Ready);
+    link::report(&ChildReport::Ready);
     let obedient = rails.clone();
     thread::spawn(move || follow(&orders, &obedient));
     let announced = begin.recv_blocking().ok_or_else(|| anyhow!("node stopped"))?;
@@ -70,7 +70,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
     if sent != report.sha256 {
         bail!("{}: SHA-256 {} here, {sent} at the sender", copy.display(), report.sha256);
     }
-    link::tell(&Tell::Received(report));
+    link::report(&ChildReport::Received(report));
     // The conductor ends us when it has both reports.
     loop {
         thread::park();
@@ -93,7 +93,7 @@ fn attach(
 fn follow(orders: &Receiver<Order>, rails: &Rails) {
     while let Ok(order) = orders.recv() {
         if let Err(e) = obey(rails, &order) {
-            link::tell(&Tell::Failed { why: format!("{e:#}") });
+            link::report(&ChildReport::Failed { why: format!("{e:#}") });
         }
     }
     process::exit(0);

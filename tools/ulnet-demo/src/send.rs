@@ -13,7 +13,7 @@ use lnet_rt::Buffer;
 use lnet_types::{Net, Nid, ProcessId};
 use sha2::{Digest as _, Sha256};
 
-use super::link::{self, Order, SendReport, Tell};
+use super::link::{self, ChildReport, Order, SendReport};
 use super::protocol::{self, BEGIN, BITS, CHUNK, END, STATE, STATE_HEAD};
 use super::rails::{RailView, Rails};
 
@@ -122,7 +122,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
     let rails = Rails::start(&ips, port)?;
     let target = Nid::from_ip(Net::TCP, peer);
     let found = rails.node.discover(target).blocking()?;
-    link::tell(&Tell::Discovered {
+    link::report(&ChildReport::Discovered {
         primary: found.primary.to_string(),
         nids: found.nids.iter().map(ToString::to_string).collect(),
     });
@@ -165,7 +165,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
             while running.load(Ordering::Relaxed) {
                 while let Ok(order) = orders.try_recv() {
                     if let Err(e) = obey(rails, &order) {
-                        link::tell(&Tell::Failed { why: format!("{e:#}") });
+                        link::report(&ChildReport::Failed { why: format!("{e:#}") });
                     }
                     if let (Order::Restore { rail }, Ok((view, _))) = (&order, rails.view()) {
                         let before = view.iter().map(|r| r.bytes).collect();
@@ -180,11 +180,11 @@ pub(crate) fn run() -> anyhow::Result<bool> {
                         transfer.healing.store(false, Ordering::Relaxed);
                         let after_ms = healing.since.elapsed().as_millis() as u64;
                         if over {
-                            link::tell(&Tell::Healed { after_ms });
+                            link::report(&ChildReport::Healed { after_ms });
                         }
                     }
                     let done = transfer.done.load(Ordering::Relaxed);
-                    link::tell(&Tell::Progress { done, rails: view });
+                    link::report(&ChildReport::Progress { done, rails: view });
                 }
                 thread::sleep(NEWS_EVERY);
             }
@@ -218,7 +218,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
         thread::sleep(NEWS_EVERY);
     };
     let stall = transfer.acks().longest;
-    link::tell(&Tell::Sent(SendReport {
+    link::report(&ChildReport::Sent(SendReport {
         sha256,
         resent,
         repeated: transfer.repeated.load(Ordering::Relaxed),

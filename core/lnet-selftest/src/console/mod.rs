@@ -74,7 +74,7 @@ impl Console {
     }
 
     /// Answers the command of another caller.
-    pub(crate) fn tell(&mut self, id: CommandId, answer: Answer) {
+    pub(crate) fn report(&mut self, id: CommandId, answer: Answer) {
         self.answers.push_back((id, Ok(answer)));
     }
 

@@ -38,7 +38,7 @@ impl Node {
             self.untrack(id);
             self.portals.hide(id);
             self.portals.mds.remove(id);
-            self.tell_unlinked(now, id, owner);
+            self.report_unlinked(now, id, owner);
         }
     }
 

@@ -173,7 +173,7 @@ impl Node {
             self.repeat_elsewhere(now, Some(peer));
             self.reclaim_from(peer);
             if doubt < before {
-                self.tell_resting(now, News::Rail(peer));
+                self.notify_resting(now, News::Rail(peer));
             }
         }
         self.settle(now);
@@ -210,7 +210,7 @@ impl Node {
         if changed == Some(Link::Up) {
             self.believe_neighbours(now, ni);
             self.hasten_recovery_over(now, ni);
-            self.tell_resting(now, News::Link);
+            self.notify_resting(now, News::Link);
         }
         if changed.is_some() {
             self.settle(now);

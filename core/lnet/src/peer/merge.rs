@@ -176,7 +176,7 @@ impl Node {
                 if reported {
                     self.set_health(now, PortId::Peer(id), HEALTH_MAX);
                 }
-                self.tell_resting(now, News::Rail(peer));
+                self.notify_resting(now, News::Rail(peer));
             }
             (true, true) if pni.last_alive.is_none() => {
                 self.set_health(now, PortId::Peer(id), HEALTH_MAX);

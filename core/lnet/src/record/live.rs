@@ -418,7 +418,7 @@ impl Live {
         self.sums.output(output);
         self.given += OUTPUT;
         if self.given & OUTPUTS == OUTPUTS {
-            self.tell_given();
+            self.report_given();
         }
     }
 
@@ -427,14 +427,14 @@ impl Live {
         self.sums.event(event);
         self.given += EVENT;
         if self.given & EVENTS == EVENTS {
-            self.tell_given();
+            self.report_given();
         }
     }
 
     /// It would not fit the word of the next call.
     #[cold]
     #[inline(never)]
-    fn tell_given(&mut self) {
+    fn report_given(&mut self) {
         let first = self.first(GIVEN);
         self.log.push(first);
     }

@@ -258,7 +258,7 @@ impl Node {
             self.leave_gateway(now, id);
         }
         if found {
-            self.tell_resting(now, News::Link);
+            self.notify_resting(now, News::Link);
         }
     }
 

@@ -248,7 +248,7 @@ impl Node {
                 unlinked: last,
             }
         };
-        if let Some(what) = self.outbox.tell(owner, status, last, event) {
+        if let Some(what) = self.outbox.report_end(owner, status, last, event) {
             let event = event();
             self.internal_event(now, what, &event, bytes);
         }

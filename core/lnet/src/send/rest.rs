@@ -148,7 +148,7 @@ impl Node {
     /// There may be a way again: resting messages go, oldest first. Costs nothing while none rests;
     /// the caller settles.
     #[inline]
-    pub(crate) fn tell_resting(&mut self, now: Instant, news: News) {
+    pub(crate) fn notify_resting(&mut self, now: Instant, news: News) {
         if self.timers.count(TimerKind::Backoff) == 0 {
             return;
         }

@@ -455,7 +455,7 @@ impl<S: Streams> SockDriver<S> {
             for (msg, fault) in core::mem::take(&mut self.ended) {
                 up.tx_done(now, msg, Err(fault));
             }
-            self.tell_judged(now, up);
+            self.report_judged(now, up);
             for peer in core::mem::take(&mut self.dials) {
                 self.dial(now, peer, up);
             }

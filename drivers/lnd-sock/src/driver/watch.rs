@@ -97,7 +97,7 @@ impl<S: Streams> SockDriver<S> {
     }
 
     /// Tells what has been found out of rails between two looks.
-    pub(super) fn tell_judged<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U) {
+    pub(super) fn report_judged<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U) {
         for (ni, nid, doubt) in core::mem::take(&mut self.judged) {
             up.rail_changed(now, ni, nid, doubt);
         }

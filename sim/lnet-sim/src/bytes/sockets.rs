@@ -144,7 +144,7 @@ impl Sockets {
         let local = end.local;
         self.out.extend(answer.map(|answer| (None, answer)));
         self.talking.insert(id);
-        self.tell(id, news);
+        self.notify(id, news);
         self.settle(id);
         if opened {
             let listener = self.listeners.get(&local).copied();
@@ -184,11 +184,11 @@ impl Sockets {
         let Some(Place::End(end)) = self.places.get_mut(id as usize) else { return };
         let news = what(end);
         self.talking.insert(id);
-        self.tell(id, news);
+        self.notify(id, news);
         self.settle(id);
     }
 
-    fn tell(&mut self, id: u32, news: News) {
+    fn notify(&mut self, id: u32, news: News) {
         let Some(Place::End(end)) = self.places.get(id as usize) else { return };
         if end.holder == Holder::Driver && news != News::default() {
             let ready = self.ready.entry(id).or_default();
@@ -410,7 +410,7 @@ impl Streams for Sockets {
         let written = end.write(&mut rng, all, slices.iter().map(|s| &**s));
         self.rng = rng;
         let (n, news) = written.map_err(stop)?;
-        self.tell(stream.0, news);
+        self.notify(stream.0, news);
         Ok(n)
     }
 

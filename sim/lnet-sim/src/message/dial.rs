@@ -139,7 +139,7 @@ impl Messages {
             if self.pairs[pair as usize].open[end] != 0 {
                 self.hand_back(cx, pair, end);
                 self.forget(cx, pair, end);
-                self.tell_lost(cx, pair, end);
+                self.report_lost(cx, pair, end);
             }
         }
         let p = &mut self.pairs[pair as usize];

@@ -474,7 +474,7 @@ impl Messages {
     }
 
     /// An end gets the report that what it had written to a connection may be lost.
-    fn tell_lost(&self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
+    fn report_lost(&self, cx: &mut Cx<'_, MessageEvent>, pair: u32, end: usize) {
         let ends = self.pairs[pair as usize].ends;
         let nid = cx.directory.rail(ends[1 - end]).nid;
         let Some(host) = self.host_at(cx, pair, end) else { return };

@@ -107,7 +107,7 @@ impl<F: Fabric> Sim<F> {
             true => (Happening::Suspended(nets), "LNet: Quiesce start: hardware quiesce"),
             false => (Happening::Resumed(nets), "LNet: Quiesce complete: hardware quiesce"),
         };
-        self.tell_fabric(&what);
+        self.notify_fabric(&what);
         for id in (0..self.hosts.len() as u32).map(HostId) {
             let host = &self.hosts[id.0 as usize];
             let logs = |net: u16| {

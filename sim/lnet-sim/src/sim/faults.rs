@@ -141,7 +141,7 @@ impl<F: Fabric> Sim<F> {
             | FaultKind::Hang(_)
             | FaultKind::Evict { .. }) => self.rpc_fault(index, kind, true),
         }
-        self.tell_fabric(&Happening::LinksChanged);
+        self.notify_fabric(&Happening::LinksChanged);
     }
 
     pub(super) fn taken_over(&mut self, index: usize) {
@@ -230,7 +230,7 @@ impl<F: Fabric> Sim<F> {
             | FaultKind::Evict { .. }
             | FaultKind::Tune { .. } => {}
         }
-        self.tell_fabric(&Happening::LinksChanged);
+        self.notify_fabric(&Happening::LinksChanged);
         self.see(&Seen::Fault { index, kind: &fault.kind, begins: false });
     }
 
@@ -267,7 +267,7 @@ impl<F: Fabric> Sim<F> {
     }
 
     fn adapter(&mut self, ix: RailIx, change: AdapterChange) {
-        self.tell_fabric(&Happening::Adapter(ix, change));
+        self.notify_fabric(&Happening::Adapter(ix, change));
     }
 
     fn adapters(&mut self, on: &Place, change: AdapterChange) {
@@ -315,7 +315,7 @@ impl<F: Fabric> Sim<F> {
         let is_peer = |ix| peer.as_ref().is_none_or(|p| p.contains(ix));
         let is_meant =
             |a: RailIx, b: RailIx| (on.contains(a) && is_peer(b)) || (on.contains(b) && is_peer(a));
-        self.tell_fabric(&Happening::Reset(&is_meant));
+        self.notify_fabric(&Happening::Reset(&is_meant));
     }
 
     /// Interfaces lose their carrier, or get it back; their nodes know it after that time.
@@ -329,7 +329,7 @@ impl<F: Fabric> Sim<F> {
                 continue;
             }
             if link == Link::Up {
-                self.tell_fabric(&Happening::CarrierBack(ix));
+                self.notify_fabric(&Happening::CarrierBack(ix));
             }
             if known_after.is_zero() {
                 self.link_known(ix, link);
@@ -348,7 +348,7 @@ impl<F: Fabric> Sim<F> {
 
     fn link_known(&mut self, ix: RailIx, link: Link) {
         if link == Link::Down {
-            self.tell_fabric(&Happening::CarrierGone(ix));
+            self.notify_fabric(&Happening::CarrierGone(ix));
         }
         let Some(id) = self.directory.rail(ix).host else { return };
         let host = &mut self.hosts[id.0 as usize];

@@ -151,7 +151,7 @@ impl<F: Fabric> Sim<F> {
             host.node.link_changed(local, ni, Link::Down);
         }
         self.mute(id);
-        self.tell_fabric(&Happening::RailAdded(ix));
+        self.notify_fabric(&Happening::RailAdded(ix));
         self.touch(id);
     }
 
@@ -159,7 +159,7 @@ impl<F: Fabric> Sim<F> {
     pub(super) fn remove_rail(&mut self, ix: RailIx) {
         let Some(id) = self.directory.rail(ix).host else { return };
         let Some(ni) = self.hosts[id.0 as usize].ni_of(ix) else { return };
-        self.tell_fabric(&Happening::RailRemoved(ix, ni));
+        self.notify_fabric(&Happening::RailRemoved(ix, ni));
         self.directory.set_present(ix, false);
         let host = &mut self.hosts[id.0 as usize];
         host.rails.retain(|r| r.ix != ix);
@@ -191,7 +191,7 @@ impl<F: Fabric> Sim<F> {
         }
         self.bury_rpc(id);
         self.hosts[id.0 as usize].resets = process;
-        self.tell_fabric(&Happening::HostDied(id));
+        self.notify_fabric(&Happening::HostDied(id));
         let host = &mut self.hosts[id.0 as usize];
         host.alive = false;
         host.uppers = Uppers::default();

@@ -113,7 +113,7 @@ struct Net {
 }
 
 impl Net {
-    fn tell(&mut self, pipe: usize, end: usize, readable: bool, writable: bool) {
+    fn notify(&mut self, pipe: usize, end: usize, readable: bool, writable: bool) {
         let End { host, id: Some(id), .. } = &self.pipes[pipe].ends[end] else { return };
         let ready = self.places[*host].ready.entry(*id).or_default();
         ready.0 |= readable;
@@ -126,7 +126,7 @@ impl Net {
 
     fn finish(&mut self, pipe: usize, end: usize) {
         self.pipes[pipe].ends[1 - end].eof = true;
-        self.tell(pipe, 1 - end, true, true);
+        self.notify(pipe, 1 - end, true, true);
     }
 
     fn close(&mut self, pipe: usize, end: usize, reset: bool) {
@@ -138,7 +138,7 @@ impl Net {
             other.error.get_or_insert(Errno::ECONNRESET);
         }
         other.eof = true;
-        self.tell(pipe, 1 - end, true, true);
+        self.notify(pipe, 1 - end, true, true);
     }
 }
 
@@ -287,7 +287,7 @@ impl Streams for SimStreams {
         for (to, byte) in first.iter_mut().chain(second).zip(me.inbox.drain(..n)) {
             *to = byte;
         }
-        net.tell(pipe, 1 - end, false, true);
+        net.notify(pipe, 1 - end, false, true);
         Ok(n)
     }
 
@@ -310,10 +310,10 @@ impl Streams for SimStreams {
         }
         let bytes = slices.iter().flat_map(|s| s.iter().copied()).take(n);
         net.pipes[pipe].ends[1 - end].inbox.extend(bytes);
-        net.tell(pipe, 1 - end, true, false);
+        net.notify(pipe, 1 - end, true, false);
         if n < all && n < room {
             // There is room: say so, since nothing else will.
-            net.tell(pipe, end, false, true);
+            net.notify(pipe, end, false, true);
         }
         Ok(n)
     }
@@ -540,7 +540,7 @@ impl World {
                     net.pipes[pipe].ends[end].error = Some(errno);
                     let lost = net.pipes[pipe].ends[end].inbox.drain(..).count() as u64;
                     net.pipes[pipe].ends[end].broken += lost;
-                    net.tell(pipe, end, true, true);
+                    net.notify(pipe, end, true, true);
                 }
             }
         }
