@@ -9,7 +9,7 @@ use sd_notify::NotifyState;
 
 use crate::control::Control;
 
-/// Tells systemd, if it is there.
+/// Notifies systemd, if it is there.
 pub(crate) fn report(states: &[NotifyState<'_>]) {
     if let Err(e) = sd_notify::notify(false, states) {
         tracing::warn!("cannot notify systemd of {states:?}: {e}");

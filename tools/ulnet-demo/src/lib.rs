@@ -191,8 +191,8 @@ fn watch(
     let (mut cut, mut restored) = (None, options.no_cut);
     let mut last = (Instant::now(), Vec::<u64>::new());
     while seen.sent.is_none() || seen.received.is_none() {
-        if let Some(tell) = receiver.poll(Duration::ZERO)? {
-            match tell {
+        if let Some(news) = receiver.poll(Duration::ZERO)? {
+            match news {
                 ChildReport::Received(report) => seen.received = Some(report),
                 ChildReport::Failed { why } => bail!("receiver: {why}"),
                 _ => {}

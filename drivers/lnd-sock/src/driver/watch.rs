@@ -96,7 +96,7 @@ impl<S: Streams> SockDriver<S> {
         peer.active
     }
 
-    /// Tells what has been found out of rails between two looks.
+    /// Reports what has been found out of rails between two looks.
     pub(super) fn report_judged<U: Upper + ?Sized>(&mut self, now: Instant, up: &mut U) {
         for (ni, nid, doubt) in core::mem::take(&mut self.judged) {
             up.rail_changed(now, ni, nid, doubt);
